@@ -13,7 +13,6 @@ from gradlab.comparison.swept import (
     Slopes,
     Swept,
     entry_name,
-    step_errors,
 )
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.error_curves import ORDERS, CurveReading
@@ -385,9 +384,11 @@ def _curves_of(
     >>> bool((again.error == sweep.errors[key]).all())
     True
     """
-    points = [step_errors(block, n, e) for n, e in zip(matrices, bars, strict=True)]
-    error, bar, own, wrong = np.array(points, dtype=np.float64).reshape(-1, 4).T
-    return Curves(error, bar, own, wrong, cut)
+    curves = dataclasses.replace(Curves.blank(len(matrices)), cut=cut)
+    seen = np.zeros(block.analytic.shape, bool)
+    for rung, (value, bar) in enumerate(zip(matrices, bars, strict=True)):
+        curves.put(rung, block, value, bar, seen)
+    return curves
 
 
 def _superscript(power: float) -> str:

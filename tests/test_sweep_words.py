@@ -83,7 +83,8 @@ def test_a_rough_curve_is_not_free_of_rounding():
     """Errors of 3 % and more that follow no law are said, not that there are none."""
     sweep = gl.sweep(exp_sum, np.ones(2), grad=np.exp)
     error = 0.05 * 3.0 ** (-1.0) ** np.arange(len(sweep.steps))
-    curves = Curves(error, 0.1 * error, error, np.full_like(error, np.nan))
+    measured = {"error": error, "bar": 0.1 * error, "own": error}
+    curves = dataclasses.replace(Curves.blank(error.size), **measured)
 
     rough = dataclasses.replace(sweep, curves={("central", "x"): curves})
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.relative_errors import relative_error
+from gradlab.comparison.right_curves import level_part, read_right_curve, short
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.error_curves import CurveReading, flat_part, plateau
+from gradlab.differentiation.error_curves import CurveReading, plateau
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -24,18 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["read_sweep"]
 
-_COARSE = 1e-10  # a round-off above this is not that of float64
-_ROUGH = 1e-6  # a floor above this is noise, whatever the slope of the curve
-_NOISY = 1e5  # times the expected rounding: beyond, f is noisier than its arithmetic
-_DIGITS = 64.0  # rounding units of one: what values near it lose
-_REACHES = 1e-3  # of the size of f over its slope: a step that bends most functions
-_FEW = 6  # steps: fewer make no curve
+_NOTHING = 0.3  # relative errors above this leave not one digit
 _SAME = 2e-2  # spread of a common factor c, relative to c - 1
 _EXACT = 1e-4  # of the gradient: what a factor may leave that is one to four digits
-
-
-def _short(value: float) -> str:
-    return "0" if value == 0 else f"{value:.0e}"
 
 
 def read_sweep(
@@ -83,12 +75,13 @@ def read_sweep(
         return _undecided(block, steps, curves)
     if block.excuse:
         return f"correct, though no step shows it: {block.excuse.rstrip('.')}"
-    return _correct(block, steps, curves, curve)
+    if sentence := _passing_kink(block):
+        return sentence
+    return read_right_curve(block, steps, curves, curve)
 
 
-def _correct(
-    block: Swept, steps: NDArray[np.float64], curves: Curves, curve: CurveReading
-) -> str:
+def _passing_kink(block: Swept) -> str:
+    """Say between which slopes a sub-gradient lies; "" if there is none."""
     kink = _first(block.kinds == Smoothness.KINK)
     if kink is not None:
         low, high = _slopes(block, kink)
@@ -97,92 +90,6 @@ def _correct(
             f"{block.place(*kink)}, the analytic {block.analytic[kink]:.4g} lies "
             f"between and passes as a sub-gradient"
         )
-    if sentence := _without_curve(steps, curves) or _apart(steps, curves):
-        return sentence
-    best, floor = _short(curve.best_step), _short(curve.floor)
-    if np.isfinite(curve.kink):
-        return (
-            f"V: correct, best step {best}, floor {floor}; kink at distance "
-            f"{_short(curve.kink)}: larger steps cross it"
-        )
-    if block.epsilon > _COARSE:
-        return f"V: correct; {block.dtype} noise floor {floor} at step {best}"
-    if inside := _noise(block, curve):
-        return f"V: correct, but {inside}; best step {best}, floor {floor}"
-    if sentence := _one_branch(block, steps, curve):
-        return sentence
-    edge = (block.kinds == Smoothness.EDGE).any()
-    return f"V: correct, best step {best}, floor {floor}" + (
-        "; only one side of the point exists" if edge else ""
-    )
-
-
-def _one_branch(block: Swept, steps: NDArray[np.float64], curve: CurveReading) -> str:
-    """Say which side of the V is not there; "" if both are."""
-    best, floor = _short(curve.best_step), _short(curve.floor)
-    told = f"best step {best}, floor {floor}"
-    if not np.isfinite(curve.roundoff_line[1]):
-        if curve.floor > _ROUGH:
-            return f"correct, but no V: at the best step, {best}, the error is {floor}"
-        return f"correct: no rounding seen, {told}"
-    if np.isfinite(curve.truncation):
-        return ""
-    if _short_of(steps, block, curve):
-        return f"correct: no truncation seen, {told}"
-    return f"correct, no truncation error (f is a low polynomial here): {told}"
-
-
-def _short_of(steps: NDArray[np.float64], block: Swept, curve: CurveReading) -> bool:
-    """Whether rounding hides whatever truncation the longest step may have.
-
-    Rounding is ``epsilon |f|``, relative to ``|f'| h``: it tells how long a step is for
-    the function, ``h |f'| / |f|``.
-    """
-    rounding = 10 ** curve.roundoff_line[1] / steps[-1]
-    return bool(block.epsilon < _REACHES * rounding)
-
-
-def _noise(block: Swept, curve: CurveReading) -> str:
-    """Say how noisy f is for its arithmetic, and where that may be from; else ""."""
-    seen = 10 ** curve.roundoff_line[1]
-    noise = block.epsilon * seen / block.rounded(block.rounding)
-    if not noise > _NOISY * block.epsilon:
-        return ""
-    inside = "an iteration"
-    if 1e-9 < noise < 1e-4:
-        inside = "float32" if noise < 1e-5 else "half precision"
-    if seen <= block.rounded(_DIGITS * block.epsilon):
-        inside = f"a cancellation or {inside}"
-    return f"f carries noise of {_short(noise)} ({inside} inside?)"
-
-
-def _apart(steps: NDArray[np.float64], curves: Curves) -> str:
-    """Say where an error stays that no rounding explains; "" if there is none."""
-    known = np.isfinite(curves.own)
-    steps, error, bar = steps[known], curves.own[known], curves.bar[known]
-    part = flat_part(steps, error)
-    if part is None or np.median(error[part] / bar[part]) < 10:
-        return ""
-    start, stop = _short(steps[part][0]), _short(steps[part][-1])
-    return (
-        f"correct to {_short(float(np.median(error[part])))}: both sides differ by "
-        f"that from {start} to {stop}, which is allowed"
-    )
-
-
-def _without_curve(steps: NDArray[np.float64], curves: Curves) -> str:
-    """Say why there is no V to read; "" if there is one."""
-    error = curves.error[np.isfinite(curves.error)]
-    if not error.any():
-        return "correct: both sides are exactly equal at every step"
-    if error.size < _FEW:
-        lowest = int(np.nanargmin(curves.error))
-        return (
-            f"correct: error {curves.error[lowest]:.0e} at step {steps[lowest]:.0e}; "
-            f"a ladder of {error.size} is too short to see a V"
-        )
-    if (error > 0).sum() < 3:
-        return "correct: both sides are exactly equal at nearly every step"
     return ""
 
 
@@ -210,7 +117,6 @@ def _undecided(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
     told = known & (curves.bar < 1)
     finite = np.flatnonzero(told if told.any() else known)
     lowest = int(finite[np.argmin(curves.error[finite])]) if finite.size else -1
-    least = f"{curves.error[lowest]:.0e} at step {steps[lowest]:.0e}"
     kind = Smoothness(max(int(block.kinds[place]), 0))
     if kind in (Smoothness.JUMP, Smoothness.STAIRCASE):
         word = "jumps" if kind == Smoothness.JUMP else "climbs stairs"
@@ -220,7 +126,17 @@ def _undecided(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
     if not finite.size or kind == Smoothness.UNDEFINED:
         return f"no resolution: f is not finite around {name}"
     if kind == Smoothness.NOISY:
-        return f"noise at every step: the error is never below {least}"
+        level, start, stop = level_part(steps, curves.error, curves.bar)
+        if level <= _NOTHING:
+            return (
+                f"not decided: both sides differ by {short(level)} from "
+                f"{short(start)} to {short(stop)}, by a wrong gradient or a solver "
+                f"that stops early"
+            )
+        return (
+            f"noise: the smallest error of all is {short(curves.error[lowest])}, at "
+            f"step {short(steps[lowest])}"
+        )
     hidden = SAFETY * float(block.reference_error[place])
     if abs(block.analytic[place]) > hidden:
         return (
@@ -231,7 +147,7 @@ def _undecided(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
     return (
         f"no resolution at {name}: f moves by less than its rounding; slopes below "
         f"{hidden:.0e} cannot be told from zero, and the analytic one is "
-        f"{block.analytic[place]:.0e}"
+        f"{short(block.analytic[place])}"
     )
 
 
@@ -264,11 +180,11 @@ def _wrong(
         where = f"error {level:.2g}, which no step shows alone"
     elif start == stop:  # one step, as in float32: that is no plateau
         where = (
-            f"error {level:.2g} at step {_short(start)}, more than ten times that of "
+            f"error {level:.2g} at step {short(start)}, more than ten times that of "
             f"the numeric side"
         )
     else:
-        where = f"plateau at {level:.2g} from {_short(start)} to {_short(stop)}"
+        where = f"plateau at {level:.2g} from {short(start)} to {short(stop)}"
     return f"{where}: the analytic side is wrong {_how(block, values)}"
 
 

@@ -240,6 +240,9 @@ class Curves:
         entries at a kink where there are no others.
     wrong
         Relative error of the entry that is wrong by most; nan if none is.
+    lost
+        Steps at which f leaves entries without a number that shorter steps give one: no
+        error there is the worst.
     cut
         Whether the ladder was not climbed to its end: an interrupt, a budget.
     """
@@ -248,13 +251,41 @@ class Curves:
     bar: NDArray[np.float64]
     own: NDArray[np.float64]
     wrong: NDArray[np.float64]
+    lost: NDArray[np.bool_]
     cut: bool = False
 
     @classmethod
     def blank(cls, steps: int) -> Curves:
         """Make curves on which nothing has been measured yet."""
         error, bar, own, wrong = np.full((4, steps), np.nan)
-        return cls(error, bar, own, wrong)
+        return cls(error, bar, own, wrong, np.zeros(steps, bool))
+
+    def put(
+        self,
+        rung: int,
+        block: Swept,
+        numeric: NDArray[np.float64],
+        bars: NDArray[np.float64],
+        seen: NDArray[np.bool_],
+    ) -> None:
+        """Fill in what `step_errors` says of one step, or that entries are lost at it.
+
+        Parameters
+        ----------
+        rung
+            Number of the step; they come in ascending order.
+        block, numeric, bars
+            As in `step_errors`.
+        seen
+            Entries that are told and had a number at some shorter step; brought up to
+            date.
+        """
+        finite = np.isfinite(numeric)
+        self.lost[rung] = (seen & ~finite).any()
+        if not self.lost[rung]:
+            point = step_errors(block, numeric, bars)
+            self.error[rung], self.bar[rung], self.own[rung], self.wrong[rung] = point
+        seen |= finite & block.told
 
     def read(
         self, steps: NDArray[np.float64], order: int, *, steady: bool = True

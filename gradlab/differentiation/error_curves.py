@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradlab.differentiation.curve_kinks import kink_distance
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -21,7 +23,6 @@ __all__ = [
     "CurveReading",
     "envelope",
     "flat_part",
-    "kink_distance",
     "plateau",
     "read_curve",
 ]
@@ -32,11 +33,14 @@ ORDERS = {"central": 2, "forward": 1, "backward": 1, "complex-step": 2, "five-po
 _SATURATED = 0.03  # relative errors above this are no longer in proportion to h**p
 _CLEAR = 20.0  # times the rounding error, for a truncation error to be seen
 _WINDOW = 6  # points of the truncation branch that are fitted: the smallest steps
+_FEW = 6  # steps: fewer make no curve
+_NOTHING = 0.3  # relative errors above this leave not one digit
 _REACH = 2 / 3  # decades over which a curve must be low to count as low
 _SPARSE = 0.3  # share of errors above 0 from which on the zeros count as luck
 _SAME = 0.1  # spread of errors that count as the same, relative
 _LONG = 1.5  # decades over which an error that stays the same is none of the step
 _INTEGER = 0.35  # a slope this close to an integer is that integer
+_GAP = 3.0  # times the usual distance of two steps: beyond, a ladder has two parts
 _ON = 0.3  # decades by which a point may miss a line that it lies on
 
 
@@ -50,7 +54,8 @@ class CurveReading:
         Slopes of the two branches on log-log axes; nan where a branch is not seen.
     best_step
         Where the fitted branches balance; without one of them, the middle of the
-        flattest, lowest part. nan if the curve has no finite point.
+        flattest, lowest part; of a ladder too short for either, the lowest of all. nan
+        if the curve has no finite point, or no step gives a digit.
     floor
         Smallest error that is not a lucky crossing: the minimum of the fitted branches,
         or of the running maximum over neighbouring steps.
@@ -96,6 +101,16 @@ def envelope(errors: NDArray[np.float64], reach: int = 1) -> NDArray[np.float64]
     return cover
 
 
+def _cover(
+    steps: NDArray[np.float64], errors: NDArray[np.float64], reach: int
+) -> NDArray[np.float64]:
+    """Take the envelope of every part of a ladder that has no gap, by itself."""
+    apart = np.diff(np.log10(steps))
+    usual = np.median(apart) if apart.size else 0.0
+    parts = np.split(errors, np.flatnonzero(apart > _GAP * usual) + 1)
+    return np.concatenate([envelope(part, reach) for part in parts])
+
+
 def read_curve(
     steps: NDArray[np.float64], errors: NDArray[np.float64], order: int = 2
 ) -> CurveReading:
@@ -137,9 +152,9 @@ def read_curve(
         steps, errors = steps[positive], errors[positive]
     reach = 1
     if steps.size > 4:  # two thirds of a decade to either side
-        spacing = float(np.log10(steps[-1] / steps[0])) / (steps.size - 1)
+        spacing = float(np.median(np.diff(np.log10(steps))))
         reach = max(1, round(_REACH / spacing))
-    cover = envelope(errors, reach)
+    cover = _cover(steps, errors, reach)
     # of equally low steps the largest: it is the farthest from rounding
     lowest = steps.size - 1 - int(np.argmin(cover[::-1]))
     x = np.log10(steps)
@@ -163,15 +178,13 @@ def read_curve(
         best = 10**where
         floor = min(floor, float(np.exp(np.logaddexp(*terms))))
     elif not np.isfinite(amplitude):
-        # no rounding seen: any step of the flat part will do; its middle is safest
-        flat = np.flatnonzero(cover <= 3 * cover[lowest])
-        best = float(10 ** np.mean(x[flat[[0, -1]]]))
-        if _ends_on(line, x, y):  # there is no flat part: the shortest step is best
-            best, floor = float(steps[0]), float(errors[0])
+        best, floor = _best_without_rounding(steps, errors, cover, line)
     if not np.isfinite(amplitude):
         amplitude = nan
     if (level := flat_part(steps, errors)) is not None:  # the branches do not meet
         floor, best = float(np.median(errors[level])), float(10 ** np.mean(x[level]))
+    if floor > _NOTHING:
+        best = nan
     return CurveReading(
         truncation=truncation,
         roundoff=roundoff,
@@ -181,6 +194,26 @@ def read_curve(
         roundoff_line=(-1.0, amplitude),
         kink=distance,
     )
+
+
+def _best_without_rounding(
+    steps: NDArray[np.float64],
+    errors: NDArray[np.float64],
+    cover: NDArray[np.float64],
+    line: tuple[float, float],
+) -> tuple[float, float]:
+    """Best step and floor of a curve that shows no rounding."""
+    x = np.log10(steps)
+    with np.errstate(divide="ignore"):
+        y = np.log10(errors)
+    if _ends_on(line, x, y):  # there is no flat part: the shortest step is best
+        return float(steps[0]), float(errors[0])
+    if steps.size < _FEW:  # no curve either: the lowest of them
+        lowest = steps.size - 1 - int(np.argmin(errors[::-1]))
+        return float(steps[lowest]), float(errors[lowest])
+    # any step of the flat part will do; its middle is safest
+    flat = np.flatnonzero(cover <= 3 * cover.min())
+    return float(10 ** np.mean(x[flat[[0, -1]]])), float(cover.min())
 
 
 def _ends_on(
@@ -263,78 +296,6 @@ def _truncation(
             exponent = float(near) if abs(slope - near) < _INTEGER else slope
             return slope, (exponent, float(np.median(y[chosen] - exponent * x[chosen])))
     return nan, (nan, nan)
-
-
-def kink_distance(
-    steps: NDArray[np.float64], errors: NDArray[np.float64], order: int = 2
-) -> tuple[int, float]:
-    """Find the step at which the error leaps and does not come back.
-
-    A kink at distance d is invisible to steps below d; beyond, the quotient is off by
-    ``A (1 - d/h)``, from which d is found to a few percent.
-
-    Parameters
-    ----------
-    steps, errors
-        The curve, finite, ascending in step.
-    order
-        Order of the method: a faster rise than ``h**(order + 2)`` is a leap.
-
-    Returns
-    -------
-    int
-        Number of the last step before the leap; the last of all if there is none.
-    float
-        The distance, nan if there is none.
-
-    Examples
-    --------
-    >>> h = 10.0 ** np.arange(-10, 0, 0.25)
-    >>> error = 1e-12 / h + np.where(h > 3e-4, 0.5 * (1 - 3e-4 / h), 0)
-    >>> f"{kink_distance(h, error)[1]:.1e}"
-    '3.0e-04'
-    """
-    last = steps.size - 1
-    for s in range(1, last - 1):
-        before = max(float(errors[s - 1]), float(errors[s]))
-        ratio = float(steps[s + 1] / steps[s])
-        threshold = 3 * ratio ** (order + 2) * max(before, 1e-15)
-        after = errors[s + 1 :]
-        # one crossing far out is no way back
-        least = np.partition(after, 1)[1] if after.size > _WINDOW else after.min()
-        if after[0] < threshold or least < max(10 * before, 0.2 * after[0]):
-            continue
-        if after[0] < 1e-7:  # a step that small a rounding error makes as well
-            continue
-        return s, _distance(steps[s:], errors[s:])
-    return last, float("nan")
-
-
-def _distance(steps: NDArray[np.float64], errors: NDArray[np.float64]) -> float:
-    """Solve ``e(h) = A (1 - d/h)`` for d, from the steps after the first.
-
-    A symmetric relative error e belongs to a quotient that is off by ``2e/(1-e)`` if
-    the kink made it larger, by ``2e/(1+e)`` if smaller: the law that fits the third
-    point best is taken.
-    """
-    low, h1, h2 = (float(h) for h in steps[:3])
-    middle = float(np.sqrt(low * h1))
-    best, misfit = middle, np.inf
-    with np.errstate(all="ignore"):
-        for law in (2 * errors / (1 - errors), 2 * errors / (1 + errors)):
-            e1, e2 = float(law[1]), float(law[2])
-            bottom = e1 / h2 - e2 / h1
-            distance = (e1 - e2) / bottom if bottom != 0 else 0.0
-            if not 0.8 * low <= distance <= 1.2 * h1:
-                continue
-            height = e2 / (1 - distance / h2)
-            apart = 0.0
-            if steps.size > 3:
-                expected = height * (1 - distance / float(steps[3]))
-                apart = abs(float(law[3]) / expected - 1)
-            if apart < misfit:
-                best, misfit = float(distance), apart
-    return best
 
 
 def plateau(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.swept import Curves, Swept, step_errors
+from gradlab.comparison.swept import Curves, Swept
 from gradlab.differentiation.metering.budget import Budget
 from gradlab.differentiation.method import Backward, Central, ComplexStep, Forward
 from gradlab.differentiation.sizes.scales import scales_of
@@ -244,6 +244,7 @@ class Climb:
             self.matrices[key] = np.full(shape, np.nan)
             self.bars[key] = np.full(shape, np.nan)
         believed = False
+        seen = np.zeros(block.analytic.shape, bool)
         for number, step in enumerate(self.steps.tolist()):
             try:
                 value, bar = self._rung(method, which, block.columns, step)
@@ -253,11 +254,7 @@ class Climb:
                     break
                 raise
             believed = True
-            point = step_errors(block, value, bar)
-            for name, at_step in zip(
-                ("error", "bar", "own", "wrong"), point, strict=True
-            ):
-                getattr(curves, name)[number] = at_step
+            curves.put(number, block, value, bar, seen)
             if self.keep:
                 self.matrices[key][number] = value
                 self.bars[key][number] = bar

@@ -266,7 +266,8 @@ class SweepDisplay:
         curves = [self.sweep.curve(method, name) for name in self.sweep.inputs]
         # a function without truncation has its best step wherever the ladder ends
         valleys = [c for c in curves if np.isfinite(c.truncation)] or curves
-        found = [c.best_step for c in valleys if np.isfinite(c.best_step)]
+        # where both sides are equal at every step, none is better than another
+        found = [c.best_step for c in valleys if np.isfinite(c.best_step) and c.floor]
         self.best_ = None
         if not found:
             return

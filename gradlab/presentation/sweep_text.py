@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.words import (
     WIDTH,
@@ -38,11 +40,13 @@ def sweep_headline(sweep: Sweep) -> str:
     """
     cut = any(curves.cut for curves in sweep.curves.values())
     kinks = {block.variable.name for block in sweep.blocks if block.together}
-    return f"{sweep.verdict.glyph} {_worst_inputs(sweep.verdicts, kinks, cut=cut)}"
+    best = bool(np.isfinite(list(sweep.best_step.values())).all())
+    words = _worst_inputs(sweep.verdicts, kinks, cut=cut, best=best)
+    return f"{sweep.verdict.glyph} {words}"
 
 
 def _worst_inputs(
-    verdicts: Mapping[str, Verdict], kinks: set[str], *, cut: bool
+    verdicts: Mapping[str, Verdict], kinks: set[str], *, cut: bool, best: bool
 ) -> str:
     if not verdicts:
         return "nothing was swept"
@@ -51,10 +55,11 @@ def _worst_inputs(
     gaps = f"; cut short, the curve{'s have' if len(verdicts) > 1 else ' has'} gaps"
     if worst == Verdict.AGREES:
         if len(guilty) == 1:
-            where = gaps if cut else " at its best step"
+            where = gaps if cut else " at its best step" * best
             return f"{middle(guilty[0], 60)} agrees{where}"
         every = "both" if len(guilty) == 2 else f"all {len(guilty)}"
-        return f"{every} inputs agree{gaps if cut else ', each at its best step'}"
+        where = gaps if cut else ", each at its best step" * best
+        return f"{every} inputs agree{where}"
     names = ", ".join(distinct(guilty[:4], 40))
     if len(guilty) > 4:
         names += f" and {len(guilty) - 4} more"

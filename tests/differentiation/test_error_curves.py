@@ -6,12 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from gradlab.differentiation.error_curves import (
-    envelope,
-    kink_distance,
-    plateau,
-    read_curve,
-)
+from gradlab.differentiation.curve_kinks import kink_distance
+from gradlab.differentiation.error_curves import envelope, plateau, read_curve
 
 H = 10.0 ** np.arange(-14, 0.01, 1 / 3)
 EPS = 2.2e-16

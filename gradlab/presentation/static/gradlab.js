@@ -1683,7 +1683,7 @@ export function mountSweep(element, host) {
         s("text", { x: m.l + 5, y: level + (above ? 12 : -4), class: "mute over" }, `floor ≈ ${format(floor, 2)}`));
     }
     const value = number(data.best[method]?.[picked] ?? NaN);
-    if (!(value > 0)) return;
+    if (!(value > 0) || floor === 0) return; // of equal steps none is best
     svg.append(s("line", { x1: X(value), x2: X(value), y1: m.t, y2: H - m.b, stroke: "var(--ok)", "stroke-width": 1, "stroke-dasharray": "1 3" }),
       s("text", { x: Math.max(X(value), m.l + 44), y: m.t - 5, class: "mute", "text-anchor": "middle" }, `best h ≈ ${format(value, 2)}`));
   }

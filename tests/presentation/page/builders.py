@@ -250,6 +250,7 @@ def sweep(rng, right=0):
             best_step={"forward": 3e-8, "central": 6e-6}[method],
             floor={"forward": 2e-8, "central": 2e-11}[method],
         ),
+        best_step=dict.fromkeys(names, 3e-8),
         verdict=Verdict.DISAGREES,
         verdicts={k: Verdict(v) for k, v in verdicts.items()},
         reading=readings,
