@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["SweepDisplay"]
 
 _LOWEST, _HIGHEST = 1e-17, 30.0  # relative errors end at 1; the rest is room
+_LINE = 16.0  # points
 _COLUMNS = 122  # characters of 8.5 points across the figure
 _INSIDE = 3  # names in small axes
 _HALF = 0.25  # inches: half of the name of a line of theory, and a little more
@@ -161,9 +162,9 @@ class SweepDisplay:
         # axes those of the inputs are there
         wide, high = inches(ax)
         room = (_HIGHEST / least) ** (1 / 3 if wide > NARROW else 2 / 3)
-        ax.set_ylim(
-            max(_LOWEST if wide > NARROW else 1e-26, min(least / room, 1e-6)), _HIGHEST
-        )
+        low = max(_LOWEST if wide > NARROW else 1e-26, min(least / room, 1e-6))
+        line = _LINE / max(72 * high - _LINE, _LINE)  # of words, above an error of 1
+        ax.set_ylim(low, max(_HIGHEST, low**-line))
         ink(ax, grid=True)
         ax.yaxis.set_major_locator(LogLocator(numticks=max(3, min(int(3 * high), 8))))
         ax.xaxis.set_major_locator(LogLocator(numticks=max(3, min(int(2 * wide), 9))))
@@ -273,7 +274,8 @@ class SweepDisplay:
             return
         best = sorted(found)[(len(found) - 1) // 2]  # one that somebody really has
         # further methods have best steps of their own, where their dots are
-        whose = f", {method}" * (len(self.sweep.methods) > 1)
+        several = len(self.sweep.methods) > 1 and inches(self.ax_)[0] > NARROW
+        whose = f", {method}" * several
         right = best > np.sqrt(self.sweep.steps[0] * self.sweep.steps[-1])
         self.best_ = self.ax_.axvline(
             best, color=INK, linewidth=0.8, linestyle=(0, (1, 3))

@@ -84,3 +84,23 @@ def test_small_axes_name_what_is_wrong_and_count_the_rest(results):
 
     assert told[0].startswith("✗ encoder")
     assert told[1] == "✓ 2 others"
+
+
+def test_no_plateau_strikes_out_the_best_step():
+    """An error of 1 is the highest there is; the words stand above it, inside."""
+    sweep = gl.sweep(
+        lambda x: np.exp(x).sum(),
+        np.ones(2),
+        grad=lambda x: -np.exp(x),
+        methods=("forward", "central"),
+    )
+    figure = Figure(figsize=(2.6, 2.2), layout="constrained")
+    display = sweep.plot(ax=figure.subplots())
+    figure.draw_without_rendering()
+    renderer, ax = FigureCanvasAgg(figure).get_renderer(), display.ax_
+    words = next(t for t in ax.texts if t.get_text().startswith("best h"))
+    box = words.get_window_extent(renderer)
+
+    assert box.y0 > ax.transData.transform((sweep.best_step["x"], 1.0))[1]
+    assert ax.bbox.x0 <= box.x0
+    assert box.x1 <= ax.bbox.x1
