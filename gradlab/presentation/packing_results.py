@@ -304,6 +304,12 @@ def _slices(
     matrices: list[dict[str, Any]] = []
     blobs: dict[str, dict[str, bytes]] = {}
     analytic_sides, shapes = sweep.analytic, sweep.shapes
+    sampled = {
+        block.variable.name: block.columns.tolist()
+        for block in sweep.blocks
+        if len(block.columns) < block.variable.coordinates
+        and not block.variable.is_complex
+    }
     for (method, name), values in sweep.matrices.items():
         numeric = np.asarray(values)
         if numeric.size * 4 > budget:
@@ -313,14 +319,9 @@ def _slices(
             np.asarray(analytic_sides[name]), numeric, shapes[name]
         )
         budget -= numeric.size * 4
-        matrices.append(
-            {
-                "key": key,
-                "method": method,
-                "input": sweep.inputs.index(name),
-                **place,
-            }
-        )
+        some = {"at": sampled[name]} if name in sampled else {}
+        of = {"key": key, "method": method, "input": sweep.inputs.index(name)}
+        matrices.append(of | place | some)
     return matrices, blobs
 
 

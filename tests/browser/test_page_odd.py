@@ -211,3 +211,64 @@ def test_one_number_on_both_sides_that_is_undecided_says_why(show):
         "undecided",
         "both sides are the same number; the numeric side is too blurred to tell",
     )
+
+
+def test_a_column_of_a_sample_has_its_place_in_the_matrix(show):
+    """Not that among the columns that were looked at; how many they are is said."""
+    numeric = np.arange(1.0, 9.0).reshape(2, 4)
+    analytic = numeric + np.array([[0, 0, 0, 0], [0, 0, 5, 0]])
+    few = np.array([3, 11, 17, 29])
+    block = builders.comparison(
+        analytic, numeric, "W", (4, 10), ("out", (2,)), columns=few, coverage="sample"
+    )
+    page = show(builders.report(block))
+
+    driver.shows(page, ".gl .entry", "W[1, 7]", "J[1, 17]")
+    driver.shows(page, ".gl", "2 outputs ↓ × 4 of 40 entries →")
+
+
+def test_small_entries_are_read_by_their_own_size(show):
+    """Of 1e-3 and 3e-3 beside 1e9 no digit agrees, however pale their cell is."""
+    block = builders.comparison([[1e9, 3e-3]], [[1e9, 1e-3]], bar=1e-9)
+    page = show(builders.report(block))
+    page.locator(".gl canvas.map").nth(2).press("ArrowRight")
+
+    driver.shows(page, ".gl .entry", "relative error 0.5", "digits that agree 0.3")
+    driver.shows(page, ".gl .entry", f"beside the largest 2e{driver.MINUS}04")
+
+
+def test_entries_of_a_sampled_sweep_are_named(show):
+    """The map of a sweep names the entry, not its number among those swept."""
+    report = gl.check(
+        lambda W: (W**3).sum(),
+        np.linspace(1, 2, 600).reshape(20, 30),
+        grad=lambda W: 3 * W**2 * (1 + (np.arange(600).reshape(20, 30) == 400)),
+    )
+    page = show(gl.sweep(report, coverage="sample"))
+    columns = gl.sweep(report, coverage="sample")["W"].columns
+    place = int(np.flatnonzero(columns == 400)[0])
+    box = driver.bring(page, ".gl figure canvas").bounding_box()
+
+    page.mouse.move(
+        box["x"] + box["width"] * (place + 0.5) / len(columns),
+        box["y"] + box["height"] / 2,
+    )
+    driver.shows(page, ".gl figure .keys", "W[13, 10]: ")
+
+
+def test_on_a_narrow_page_nothing_is_cut_off(show):
+    """Five methods take two lines; the head of a list says how many are wrong."""
+    sweep = gl.sweep(
+        lambda x: np.exp(x).sum(),
+        np.ones(2),
+        grad=np.exp,
+        methods=("central", "forward", "backward", "complex-step", "five-point"),
+    )
+    page = show(sweep, width=300)
+    buttons = page.locator(".gl .set button").all()
+
+    assert len(buttons) == 5
+    assert max(b.bounding_box()["x"] + b.bounding_box()["width"] for b in buttons) < 300
+
+    page = show("tutorial", width=300)
+    assert page.inner_text(".gl .bhead > span:nth-child(2)").strip() == "1 wrong"

@@ -471,7 +471,7 @@ font:13px/1.45 var(--sans);color:var(--fg);max-width:1180px;padding:4px 5px 6px;
 .gl svg{display:block;overflow:visible}.gl svg text{fill:var(--fg);font:11px var(--sans);paint-order:stroke;stroke:var(--ground,var(--paper));stroke-width:3px;stroke-linejoin:round}.gl .rail text{stroke:none!important}.gl svg text.mute{fill:var(--mute)}.gl svg .grid{stroke:var(--line);stroke-width:.6;opacity:.8}
 .gl .hide{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%);white-space:nowrap}.gl .chip[aria-pressed=true] .mute{color:inherit}.gl .chips{display:flex;align-items:center;flex-wrap:wrap;gap:5px 6px;margin:6px 0}.gl button.chip{display:inline-flex;gap:6px;align-items:center;border-radius:13px;padding:3px 10px 3px 8px;height:auto;min-height:26px;max-width:100%;text-align:left}.gl .chip i{color:var(--tone);font-weight:700}.gl .chip .name{overflow-wrap:anywhere;min-width:0;position:relative}
 .gl .chip[aria-pressed=true] i{color:inherit}.gl.narrow .bar{gap:6px 8px}.gl.narrow .status{flex-basis:200px}.gl.small .status{flex-basis:100%}.gl.narrow .brow{grid-template-columns:16px minmax(80px,1.4fr) minmax(70px,1fr) 64px minmax(80px,.8fr)}.gl.narrow .brow .shape{display:none}
-.gl.small .brow{grid-template-columns:16px minmax(0,1fr) 72px 62px}.gl.small .brow .tally,.gl.small .span{display:none}.gl.small .bhead>*{white-space:normal}
+.gl.small .brow{grid-template-columns:16px minmax(0,1fr) 72px 62px}.gl.small .brow .tally,.gl.small .span{display:none}.gl.small .bhead>*{white-space:normal}.gl.small .bhead .large{display:none}.gl.small .set,.gl.small .set .group{flex-wrap:wrap;row-gap:4px}.gl.small .set .group button{padding:0 6px}
 .gl .layers{border:1px solid var(--line);border-radius:8px;overflow:auto;max-height:480px;margin:0 0 6px;position:relative}
 .gl .lrow,.gl button.fold{display:grid;grid-template-columns:var(--rail,30px) minmax(110px,1.4fr) minmax(60px,.6fr) minmax(70px,.9fr) 58px minmax(166px,.6fr);gap:10px;align-items:center}.gl .lrow{min-height:27px;padding:1px 10px 1px 4px;border-left:3px solid var(--tone,transparent);cursor:pointer;overflow:hidden}
 .gl .lrow:hover{background:var(--soft)}.gl .lrow.bad,.gl .ldetail.bad{background:var(--badsoft)}.gl .lrow.warn,.gl .ldetail.warn{background:color-mix(in srgb,var(--warnsoft) 55%,transparent)}.gl .lrow>*{overflow:hidden;text-overflow:ellipsis;white-space:nowrap}.gl .lrow>.rail{overflow:visible}.gl .lrow:focus-visible{outline-offset:-2px}
@@ -646,7 +646,7 @@ function blockList(blocks, onChoose, findings) {
   });
   const bad = blocks.filter((b) => b.verdict === 2).length;
   const head = h("div", { class: "brow bhead", "aria-hidden": "true" }, h("span"),
-    h("span", {}, `${count(blocks.length)} gradients`, h("span", { class: "long" }, ", worst first"), bad ? ` · ${count(bad)} wrong` : ""), h("span", { class: "shape" }, "shape"),
+    h("span", {}, h("span", { class: bad ? "large" : null }, `${count(blocks.length)} gradients`, h("span", { class: "long" }, ", worst first"), bad ? " · " : ""), bad ? `${count(bad)} wrong` : ""), h("span", { class: "shape" }, "shape"),
     h("span", {}, h("span", { class: "long" }, "worst relative "), "error", h("span", { class: "span" }, ", 10⁻¹⁶ … 10²")), h("span", { class: "worst" }), h("span", { class: "tally" }, "wrong entries"));
   function update(selected, tolerance, metric, inks) {
     for (const { meta, row, fill, mark, glyph, tally, known } of items) {
@@ -1156,7 +1156,7 @@ export function mountJacobian(element, host) {
     const some = `${count(total)}${sampled ? ` of ${count(whole)}` : ""} ${total === 1 ? thing : things}`;
     const matrix = m.rows === 1 || m.columns === 1 ? some
       : root.classList.contains("narrow") ? `${count(m.rows)} × ${count(m.columns)}`
-        : `${count(m.rows)} outputs ↓ × ${count(m.columns)} ${things} →`;
+        : `${count(m.rows)} outputs ↓ × ${count(m.columns)}${sampled ? ` of ${count(whole / m.rows)}` : ""} ${things} →`;
     const of_ = { matrix, input: `shape ${shapeWords(m.input.shape)}`, output: `shape ${shapeWords(m.output.shape)}`, fold: `${some}, in lines` }[m.kind];
     const zoomed = window_ && String(window_) !== String(everything()) ? `rows ${window_[0]}–${window_[1] - 1}, columns ${window_[2]}–${window_[3] - 1}` : null;
     panels.a.note.textContent = zoomed ?? of_;
@@ -1188,18 +1188,22 @@ export function mountJacobian(element, host) {
     const [ai, ni] = m.complex ? [src.ai[index] * u, src.ni[index] * u] : [0, 0];
     const log = logErrors(src, "rel")[index];
     const rel = log > 850 ? NaN : log > 750 ? Infinity : log < -850 ? 0 : 10 ** log;
+    // beside entries a hundred million times as large it is coloured by their size
+    const beside = (size(src.a, src.ai, index) + size(src.n, src.ni, index)) * u;
+    const floored = Number.isFinite(rel) && beside < src.meta.floor * u;
+    const own = floored && beside > 0 ? error / beside : rel;
     const kind = classOf(code[index]);
     const none = unsaid(m, findings);
     const shown = (re, im) => (none && Number.isNaN(re) ? "none" : m.complex ? `${format(re, 5)} ${im < 0 ? MINUS : "+"} ${format(Math.abs(im), 5)}i` : format(re, 7));
     const ratio = m.complex ? Math.hypot(a, ai) / Math.hypot(n, ni) : a / n;
-    const digits = rel === 0 ? "all" : Number.isFinite(rel) ? Math.max(0, -Math.log10(rel)).toFixed(1) : "–";
+    const digits = own === 0 ? "all" : Number.isFinite(own) ? Math.max(0, -Math.log10(own)).toFixed(1) : "–";
     const reason = unread(src, m) ?? (Number.isFinite(error) ? why(kind, error, bar, rel) : oddity([a, ai], [n, ni]));
     const pairs = (...rows) => h("dl", { class: "pair" }, rows.map(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
     entry.replaceChildren(
       h("div", {}, h("h4", { class: wrt.length > 44 ? "small" : null, "aria-level": level(2) }, entryWords(wrt)), h("div", { class: CLASSES[kind] }, verdictMark(kind), h("span", { class: "mute" }, " · ", m.coverage === "full" && m.rows * m.columns === 1 ? "the only entry" : hovered ? "under the pointer" : pinned ? "pinned" : "the worst entry")),
-        h("p", { class: "mute" }, entryWords(`∂${out} / ∂${wrt}`)), h("p", { class: "mute num" }, `J[${i}, ${j}]`)),
+        h("p", { class: "mute" }, entryWords(`∂${out} / ∂${wrt}`)), h("p", { class: "mute num" }, `J[${i}, ${m.coverage === "probe" ? j : column}]`)),
       h("div", {}, pairs(["analytic", shown(a, ai)], ["numeric", `${shown(n, ni)} ± ${format(bar, 2)}`]), numberLine(src, index), h("p", { class: "mute" }, reason)),
-      h("div", {}, pairs(["absolute error", format(none ? null : error, 3)], ["relative error", format(none ? null : rel, 3)], ["error bar", `± ${format(bar, 3)}`], [m.complex ? "|analytic| / |numeric|" : "analytic / numeric", Number.isFinite(ratio) ? format(ratio, 6) : "–"], ["digits that agree", digits])));
+      h("div", {}, pairs(["absolute error", format(none ? null : error, 3)], ["relative error", format(none ? null : own, 3)], ...(floored && own > 0 ? [["beside the largest", format(rel, 3)]] : []), ["error bar", `± ${format(bar, 3)}`], [m.complex ? "|analytic| / |numeric|" : "analytic / numeric", Number.isFinite(ratio) ? format(ratio, 6) : "–"], ["digits that agree", digits])));
     entry.dataset.words = `${wrt}: ${WORDS[kind]}. analytic ${shown(a, ai)}, numeric ${shown(n, ni)} plus or minus ${format(bar, 2)}.`;
   }
   // An analytic side that is no number anywhere was not there to be read: why not.
@@ -1876,7 +1880,8 @@ export function mountSweep(element, host) {
     const r = clamp(Math.floor(((event.clientY - box.top) / box.height) * rows), 0, rows - 1), c = clamp(Math.floor(((event.clientX - box.left) / box.width) * columns), 0, columns - 1);
     const log = logs[(ladder() ? near() : 0) * rows * columns + r * columns + c];
     const whole = shape && shape.reduce((a, b) => a * b, 1) === rows * columns;
-    const place = whole ? squeezed(entryName({ name, shape }, r * columns + c).slice(prefix.length), 28, prefix ? "…" : "") : `J[${r}, ${c}]`;
+    const column = slices.at?.[c] ?? c; // where only some were swept
+    const place = slices.at && rows === 1 ? entryName({ name, shape }, column) : whole ? squeezed(entryName({ name, shape }, r * columns + c).slice(prefix.length), 28, prefix ? "…" : "") : `J[${r}, ${column}]`;
     mapNote.textContent = `${place}: ${log === -Infinity ? "equal" : format(10 ** log, 2)}`;
   }
   map.addEventListener("pointermove", (event) => tell_(event));
