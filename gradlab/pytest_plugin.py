@@ -132,7 +132,9 @@ def _results(value: Any) -> Iterator[Any]:
 
 def _printed(message: str, text: str) -> bool:
     """Whether the message of the ``assert`` is that text, indented by pytest."""
-    return all(line in message for line in text.splitlines())
+    own = {line.strip() for line in message.splitlines()}
+    head, *rest = text.splitlines()
+    return head in message and own.issuperset(line.strip() for line in rest)
 
 
 def _shortened(message: str, text: str) -> str:

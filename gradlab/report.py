@@ -239,7 +239,7 @@ class Report:
         ------
         GradientMismatchError
             With the worst entry, both values, the error bar, what was allowed and the
-            likely cause, in at most ten lines; the report is its ``.report``.
+            likely cause, in at most ten sentences; the report is its ``.report``.
 
         Examples
         --------

@@ -53,6 +53,9 @@ def test_several():
     reports = [checked(2), checked(6)]
     assert all(report.ok for report in reports)
 
+def test_located():
+    assert gl.locate(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: 3 * x)
+
 def test_printed():
     report = checked(1)
     assert report, str(report)
@@ -94,7 +97,7 @@ def _installed():
 
 def test_right_gradients_pass_and_wrong_ones_fail(session):
     """And the report is handed back."""
-    assert "8 failed, 2 passed" in session
+    assert "9 failed, 2 passed" in session
 
 
 def test_failure_names_entry_cause_and_page(session):
@@ -169,3 +172,11 @@ def test_a_failure_of_something_else_stays_as_it_is(session):
 
     assert "assert 3 == 4" in above
     assert not below
+
+
+def test_a_table_of_wrong_entries_is_told_by_lines(session):
+    """Not on one line with its line ends spelt out."""
+    above, (story,) = _told(session, "test_located")
+
+    assert "\\n" not in above
+    assert "x[2]: analytic 3, numeric 2" in story

@@ -339,7 +339,7 @@ def _entry_lines(comparison: Comparison, place: tuple[int, int]) -> list[list[st
 
 
 def failure_text(report: Report) -> str:
-    """Tell why a gradient is wrong in at most ten lines, for an exception.
+    """Tell why a gradient is wrong, in at most ten sentences, for an exception.
 
     Parameters
     ----------
@@ -385,5 +385,11 @@ def failure_text(report: Report) -> str:
             rows.append(["next step", one_line(cause.advice)])
     if report.partial and report.remarks:
         rows.append(["remark", one_line("; ".join(report.remarks), 300)])
-    lines = [headline(report), *(f"  {line}" for line in tabulate(rows))]
-    return "\n".join([*lines[:9], last] if last else lines[:10])
+    rows = rows[: 8 if last else 9]
+    most = max((len(head) for head, _ in rows), default=0) + 2
+    lines = [headline(report)]
+    for head, words in rows:
+        begin = f"  {head:<{most}}"  # numbers stay on their line
+        prose = head in {"evidence", "next step", "remark"}
+        lines += wrapped(words, " " * len(begin), begin) if prose else [begin + words]
+    return "\n".join([*lines, last] if last else lines)

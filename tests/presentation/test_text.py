@@ -148,11 +148,23 @@ class TestReportText:
 class TestFailureText:
     """The message of an exception."""
 
-    def test_at_most_ten_lines(self, tutorial):
+    def test_at_most_ten_sentences(self, tutorial):
         """Whatever the report holds, the exception is read at a glance."""
         report = dataclasses.replace(tutorial, remarks=("one\n" * 9, "two\n" * 9))
+        lines = failure_text(report).splitlines()
 
-        assert len(failure_text(report).splitlines()) <= 10
+        assert sum(not line.startswith(" " * 3) for line in lines) <= 10
+
+    def test_long_sentences_are_wrapped_beside_what_they_are(self, tutorial):
+        """No line is longer than a terminal; the rest hangs below its beginning."""
+        first = dataclasses.replace(tutorial.findings[0], evidence="measured " * 30)
+        report = dataclasses.replace(tutorial, findings=(first,))
+        lines = failure_text(report).splitlines()
+        place = next(i for i, line in enumerate(lines) if "evidence" in line)
+
+        assert max(map(len, lines)) <= 79
+        assert lines[place].startswith("  evidence      measured")
+        assert lines[place + 1].startswith(" " * 16 + "measured")
 
     def test_tells_the_whole_story(self, report_of, compare):
         """Entry, both values, error bar, allowance, cause and next step are there."""
