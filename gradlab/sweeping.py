@@ -28,7 +28,12 @@ from gradlab.differentiation.metering.meter import (
 )
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
-from gradlab.errors import BudgetError, InputError, InputTypeError
+from gradlab.errors import (
+    BudgetError,
+    ComplexStepError,
+    InputError,
+    InputTypeError,
+)
 from gradlab.keywords import kept_through, spelt
 from gradlab.localisation.conditions import Conditions, first_evaluation
 from gradlab.pipeline.climbing import Climb, default_steps, ladder_cost, steps_columns
@@ -46,6 +51,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from gradlab.comparison.swept import Swept
     from gradlab.subject.subject import Subject
 
 __all__ = ["sweep"]
@@ -290,15 +296,17 @@ def _sweep(
     remarks += [f"{problem.where}: {problem.detail}" for problem in outcome.problems]
     numbers = steps.size * len(methods) * sum(block.analytic.size for block in blocks)
     climb = Climb(origin, meter, steps, keep=numbers <= _KEPT)
-    pairs = list(itertools.product(methods, blocks))
     # who pressed Stop does not want more
     stopped = outcome.stopped if outcome.stopped == INTERRUPTED else ""
+    refused: dict[str, str] = {}
     try:
-        for method, block in [] if stopped else pairs:
-            climb.climb(method, block)
+        refused |= {} if stopped else _climb_all(climb, methods, blocks)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         stopped = why_stopped(stop)
+    remarks += [f"{method} is left out: {why}" for method, why in refused.items()]
+    methods = tuple(method for method in methods if method not in refused)
     if stopped:
+        pairs = itertools.product(methods, blocks)
         remarks.append(f"{stopped}: the curves have gaps")
         climb.stop((method, block.variable.name) for method, block in pairs)
     return Sweep(
@@ -313,6 +321,26 @@ def _sweep(
         remarks=tuple(remarks),
         report=job.report,
     )
+
+
+def _climb_all(
+    climb: Climb, methods: tuple[str, ...], blocks: tuple[Swept, ...]
+) -> dict[str, str]:
+    """Climb the ladder by each method; say why one cannot, if others can.
+
+    A function that takes no complex numbers has its other curves all the same.
+    """
+    refused: dict[str, str] = {}
+    for method in methods:
+        try:
+            for block in blocks:
+                climb.climb(method, block)
+        except ComplexStepError as cause:
+            if len(methods) == 1:
+                raise
+            climb.forget(method)
+            refused[method] = str(cause).rpartition("; use method=")[0] or str(cause)
+    return refused
 
 
 def _seconds_each(subject: Subject, meter: Meter, began: float) -> float:

@@ -169,3 +169,18 @@ def test_no_best_step_among_equal_ones():
     sweep = gl.sweep(lambda x: 0 * x.sum(), np.ones(2), grad=np.zeros_like)
 
     assert sweep.plot().best_ is None
+
+
+def test_a_method_that_cannot_is_left_out_beside_others():
+    """abs takes no complex step: central differences are swept, and why is said."""
+    options = {"grad": lambda x: np.sign(x) + 2 * x, "steps": [1e-6, 1e-4]}
+    f = lambda x: (np.abs(x) + x**2).sum()
+    sweep = gl.sweep(f, np.ones(2), methods=("complex-step", "central"), **options)
+
+    assert sweep.methods == ("central",)
+    assert sweep.verdict == gl.Verdict.AGREES
+    assert any(r.startswith("complex-step is left out: the") for r in sweep.remarks)
+    assert not any("use method" in remark for remark in sweep.remarks)
+    assert sweep.plot().ax_
+    with pytest.raises(gl.errors.ComplexStepError):
+        gl.sweep(f, np.ones(2), methods="complex-step", **options)

@@ -259,6 +259,12 @@ class Climb:
                 self.matrices[key][number] = value
                 self.bars[key][number] = bar
 
+    def forget(self, method: str) -> None:
+        """Drop what was measured by a method that fails for some input."""
+        for kept in (self.curves, self.matrices, self.bars):
+            for key in [key for key in kept if key[0] == method]:
+                del kept[key]
+
     def stop(self, keys: Iterable[tuple[str, str]]) -> None:
         """Mark the curves that were not begun, and the one that was being measured."""
         last = next(reversed(self.curves), None)
