@@ -167,3 +167,23 @@ def test_the_floor_of_half_a_valley_is_not_written_over_its_branch(show, width):
     floor = page.locator(LABELS, has_text="floor").bounding_box()
     branch = page.locator(LABELS, has_text="~ h²").bounding_box()
     assert floor["y"] >= branch["y"] + branch["height"] - 2
+
+
+def test_errors_that_no_step_explains_are_loud(show):
+    """A ladder without a good step: its map does not call an error of one quiet."""
+    sweep = gl.sweep(
+        lambda x: np.sin(1e4 * x).sum(),
+        np.array([0.7, 1.3]),
+        grad=lambda x: 1e4 * np.cos(1e4 * x),
+        steps=np.logspace(-3, 0, 10),
+    )
+    page = show(sweep)
+    red = """() => {
+      const map = document.querySelector('.gl figure canvas');
+      const [x, y] = [map.width >> 2, map.height >> 1];
+      const { data } = map.getContext('2d').getImageData(x, y, 1, 1);
+      return data[0] - data[2];
+    }"""
+
+    assert page.evaluate(red) > 60
+    assert page.get_by_text("best h").count() == 0

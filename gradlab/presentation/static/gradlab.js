@@ -1829,7 +1829,8 @@ export function mountSweep(element, host) {
   // a right input, the noise at its best step.
   function explained() {
     const step = number(data.best[method]?.[picked] ?? NaN), tolerance = data.tolerance ?? 1e-6;
-    if (!ladder() || data.inputs[picked].verdict > 0) return [tolerance, -1];
+    const nothing = number(data.floor[method]?.[picked] ?? NaN) > 0 && !(step > 0); // no step gives a digit
+    if (!ladder() || data.inputs[picked].verdict > 0 || nothing) return [tolerance, -1];
     const rung = step > 0 ? least(step) : lowest();
     return [Math.max(tolerance, number(data.floor[method][picked]) || 0, curve(picked)[rung] || 0), rung];
   }
