@@ -184,3 +184,15 @@ def test_a_method_that_cannot_is_left_out_beside_others():
     assert sweep.plot().ax_
     with pytest.raises(gl.errors.ComplexStepError):
         gl.sweep(f, np.ones(2), methods="complex-step", **options)
+
+
+def test_the_floor_of_half_precision_is_what_its_best_steps_leave():
+    """Neighbours of a short ladder are few: its slopes do not raise the floor."""
+    x = np.array([0.7, 1.1, 2.0], dtype=np.float16)
+    sweep = gl.sweep(np.sin, x, jac=lambda x: np.diag(np.cos(x)))
+    (name,) = sweep.inputs
+    best = np.argsort(np.abs(np.log(sweep.steps / sweep.best_step[name])))[:3]
+    errors = sweep.errors["central", name][best]
+
+    assert errors.min() <= sweep.floor[name] <= 2 * errors.max()
+    assert sweep.floor[name] < 5e-3

@@ -151,9 +151,9 @@ def read_curve(
         # an error of exactly 0 among others is the luckiest of crossings
         steps, errors = steps[positive], errors[positive]
     reach = 1
-    if steps.size > 4:  # two thirds of a decade to either side
-        spacing = float(np.median(np.diff(np.log10(steps))))
-        reach = max(1, round(_REACH / spacing))
+    if steps.size > 4:  # two thirds of a decade to either side, less of a short ladder
+        apart = np.diff(np.log10(steps))
+        reach = max(1, round(min(_REACH, apart.sum() / 9) / np.median(apart)))
     cover = _cover(steps, errors, reach)
     # of equally low steps the largest: it is the farthest from rounding
     lowest = steps.size - 1 - int(np.argmin(cover[::-1]))
