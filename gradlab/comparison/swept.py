@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from gradlab.subject.subject import Variable
 
-__all__ = ["Curves", "Slopes", "Swept", "entry_name", "step_errors"]
+__all__ = ["Curves", "Slopes", "Swept", "entry_name"]
 
 
 class Slopes(dict[tuple[str, str], tuple[float, float]]):
@@ -268,14 +268,14 @@ class Curves:
         bars: NDArray[np.float64],
         seen: NDArray[np.bool_],
     ) -> None:
-        """Fill in what `step_errors` says of one step, or that entries are lost at it.
+        """Fill in what `_step_errors` says of one step, or that entries are lost at it.
 
         Parameters
         ----------
         rung
             Number of the step; they come in ascending order.
         block, numeric, bars
-            As in `step_errors`.
+            As in `_step_errors`.
         seen
             Entries that are told and had a number at some shorter step; brought up to
             date.
@@ -283,7 +283,7 @@ class Curves:
         finite = np.isfinite(numeric)
         self.lost[rung] = (seen & ~finite).any()
         if not self.lost[rung]:
-            point = step_errors(block, numeric, bars)
+            point = _step_errors(block, numeric, bars)
             self.error[rung], self.bar[rung], self.own[rung], self.wrong[rung] = point
         seen |= finite & block.told
 
@@ -301,7 +301,7 @@ class Curves:
         return dataclasses.replace(found, best_step=np.nan, floor=np.nan)
 
 
-def step_errors(
+def _step_errors(
     block: Swept, numeric: NDArray[np.float64], bars: NDArray[np.float64]
 ) -> tuple[float, float, float, float]:
     """Reduce the numeric Jacobian at one step to one point of each of `Curves`.
@@ -327,7 +327,7 @@ def step_errors(
     ...     one,
     ...     one,
     ... )
-    >>> error, bar, own, wrong = step_errors(block, one, 1e-9 * one)
+    >>> error, bar, own, wrong = _step_errors(block, one, 1e-9 * one)
     >>> round(error, 3), own, round(wrong, 3)
     (0.333, 0.0, 0.333)
     """

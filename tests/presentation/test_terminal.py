@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import re
 import types
@@ -358,3 +359,15 @@ class TestSentences:
 
         assert row[:5] == ["✓", "x", "2", "agrees", "-"]
         assert row[8:10] == ["0", "0.5"]
+
+
+def test_long_sentences_are_wrapped_beside_what_they_are(tutorial):
+    """No line is longer than a terminal; the rest hangs below its beginning."""
+    first = dataclasses.replace(tutorial.findings[0], evidence="measured " * 30)
+    report = dataclasses.replace(tutorial, findings=(first,))
+    lines = failure_text(report).splitlines()
+    place = next(i for i, line in enumerate(lines) if "evidence" in line)
+
+    assert max(map(len, lines[place:])) <= 79
+    assert lines[place].startswith("  evidence      measured")
+    assert lines[place + 1].startswith(" " * 16 + "measured")

@@ -155,17 +155,6 @@ class TestFailureText:
 
         assert sum(not line.startswith(" " * 3) for line in lines) <= 10
 
-    def test_long_sentences_are_wrapped_beside_what_they_are(self, tutorial):
-        """No line is longer than a terminal; the rest hangs below its beginning."""
-        first = dataclasses.replace(tutorial.findings[0], evidence="measured " * 30)
-        report = dataclasses.replace(tutorial, findings=(first,))
-        lines = failure_text(report).splitlines()
-        place = next(i for i, line in enumerate(lines) if "evidence" in line)
-
-        assert max(map(len, lines)) <= 79
-        assert lines[place].startswith("  evidence      measured")
-        assert lines[place + 1].startswith(" " * 16 + "measured")
-
     def test_tells_the_whole_story(self, report_of, compare):
         """Entry, both values, error bar, allowance, cause and next step are there."""
         block = compare("W", [[1.0, -1.5]], [[1.0, -0.75]], bar=2e-11)
