@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import operator
 
 import pytest
 
@@ -149,3 +150,13 @@ def test_a_function_is_found_among_frozen_objects():
 
     assert "1:Cube" in [row.name for row in audit.rows]
     assert gc.get_freeze_count()
+
+
+def test_two_defaults_of_one_function_are_both_exchanged():
+    def call(first=_bound(), second=_bound()):  # noqa: B008 - held there on purpose
+        return first("x"), second("x")
+
+    before = call.__defaults__
+    with exchanged_where_bound(lambda *_: "seen"):
+        assert call() == ("seen", "seen")
+    assert all(map(operator.is_, call.__defaults__, before))

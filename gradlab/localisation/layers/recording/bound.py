@@ -10,17 +10,27 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["exchanged_where_bound"]
 
+_BOUND = types.BuiltinMethodType  # what torch's `apply` is once it is bound
+
 
 class _Apply:
-    """A bound `apply` that can be told to do something else."""
+    """A bound `apply` that can be told to do something else.
+
+    It has no dict: one of an earlier block, in what an audit has kept, is no place
+    where a user holds something.
+    """
+
+    __slots__ = ("__name__", "__self__", "_entry", "bound", "open")
 
     def __init__(self, bound: Any, entry: Callable[..., Any]) -> None:
         self.__self__ = bound.__self__  # the class: who asks for the Function reads it
@@ -50,16 +60,25 @@ def exchanged_where_bound(entry: Callable[..., Any]) -> Iterator[None]:
     put_back: list[tuple[Callable[[Any], None], _Apply]] = []
     try:
         with _thawed():
-            for holder, bound in _held():
-                other = _Apply(bound, entry)
-                for put in _places(holder, bound):
-                    put_back.append((put, other))
-                    put(other)
+            _exchange(entry, put_back)
         yield
     finally:
         for put, other in reversed(put_back):
             other.open = False
             put(other.bound)
+
+
+def _exchange(
+    entry: Callable[..., Any], put_back: list[tuple[Callable[[Any], None], _Apply]]
+) -> None:
+    """Exchange each where it is held; note how to put it back before that is done."""
+    held = _held()
+    owners = _owners([holder for holder, _ in held])
+    for holder, bound in held:
+        other = _Apply(bound, entry)
+        for put in _places(holder, bound, owners.get(id(holder), ())):
+            put_back.append((put, other))
+            put(other)
 
 
 @contextlib.contextmanager
@@ -77,16 +96,9 @@ def _thawed() -> Iterator[None]:
 
 def _held() -> list[tuple[Any, Any]]:
     """Find who holds which bound ``apply``."""
-    import torch
-
-    found = [
-        each
-        for each in gc.get_objects()
-        if type(each) is types.BuiltinMethodType
-        and each.__name__ == "apply"
-        and isinstance(each.__self__, type)
-        and issubclass(each.__self__, torch.autograd.Function)
-    ]
+    found = _all_bound()
+    if not found:
+        return []
     sought = {id(bound): bound for bound in found}
     return [
         (holder, sought[place])
@@ -97,12 +109,50 @@ def _held() -> list[tuple[Any, Any]]:
     ]
 
 
-def _places(holder: Any, bound: Any) -> Iterator[Callable[[Any], None]]:
+def _all_bound() -> list[Any]:
+    """Find every bound ``apply``: a few among a million objects."""
+    import torch
+
+    everything = gc.get_objects()
+    kinds = map(operator.is_, map(type, everything), itertools.repeat(_BOUND))
+    return [
+        each
+        for each in itertools.compress(everything, kinds)
+        if each.__name__ == "apply"
+        and isinstance(each.__self__, type)
+        and issubclass(each.__self__, torch.autograd.Function)
+    ]
+
+
+def _owners(holders: list[Any]) -> dict[int, list[Any]]:
+    """Find classes whose namespaces, and functions whose defaults, some holders are."""
+    spaces = [each for each in holders if isinstance(each, dict | tuple)]
+    owners: dict[int, list[Any]] = {id(space): [] for space in spaces}
+    # all is gone through once, for all of them: that takes longer than most audits
+    for each in gc.get_referrers(*spaces) if spaces else ():
+        if isinstance(each, types.FunctionType):
+            inside = [id(each.__defaults__)]
+        elif isinstance(each, type):
+            inside = [id(space) for space in gc.get_referents(each)]
+        else:
+            continue
+        for place in owners.keys() & inside:
+            owners[place].append(each)
+    return owners
+
+
+def _places(
+    holder: Any, bound: Any, owners: Sequence[Any]
+) -> Iterator[Callable[[Any], None]]:
     """Yield what writes to the places in a holder that hold something."""
-    if isinstance(holder, dict | list):
-        yield from _items(holder, bound)
+    if isinstance(holder, list):
+        for index in _indices(holder, bound):
+            yield functools.partial(list.__setitem__, holder, index)
+    elif isinstance(holder, dict):
+        yield from _items(holder, bound, owners)
     elif isinstance(holder, tuple):
-        yield from _defaults(holder, bound)
+        for function, index in itertools.product(owners, _indices(holder, bound)):
+            yield functools.partial(_into_defaults, function, index)
     elif isinstance(holder, types.CellType):
         yield functools.partial(setattr, holder, "cell_contents")
     elif isinstance(holder, functools.partial):
@@ -111,30 +161,24 @@ def _places(holder: Any, bound: Any) -> Iterator[Callable[[Any], None]]:
         # attributes, which are kept without a dict until somebody asks for it
         space = getattr(holder, "__dict__", None)
         if isinstance(space, dict):
-            yield from _items(space, bound)
+            yield from _items(space, bound, ())
+
+
+def _indices(values: list[Any] | tuple[Any, ...], bound: Any) -> list[int]:
+    return [index for index, value in enumerate(values) if value is bound]
 
 
 def _items(
-    space: dict[Any, Any] | list[Any], bound: Any
+    space: dict[Any, Any], bound: Any, owners: Sequence[Any]
 ) -> Iterator[Callable[[Any], None]]:
-    if isinstance(space, list):
-        for index in [k for k, value in enumerate(space) if value is bound]:
-            yield functools.partial(list.__setitem__, space, index)
-        return
     for key in [key for key, value in dict.items(space) if value is bound]:
         # a class remembers what was looked up in it: nothing is done behind its back
-        for each in gc.get_referrers(space):
+        for each in owners:
             if isinstance(each, type) and each.__dict__.get(key) is bound:
                 yield functools.partial(setattr, each, key)
                 break
         else:
             yield functools.partial(dict.__setitem__, space, key)
-
-
-def _defaults(values: tuple[Any, ...], bound: Any) -> Iterator[Callable[[Any], None]]:
-    for each in gc.get_referrers(values):
-        if isinstance(each, types.FunctionType) and each.__defaults__ is values:
-            yield functools.partial(_into_defaults, each, values.index(bound))
 
 
 def _into_partial(holder: functools.partial[Any], value: Any) -> None:
