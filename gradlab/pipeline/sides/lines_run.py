@@ -121,19 +121,32 @@ def way_of(call: Callable[[], T], most: float = math.inf) -> tuple[T, Way]:
     True
     """
     path = lines = 0
-    times: collections.Counter[tuple[str, int]] = collections.Counter()
-    called: dict[CodeType, dict[str, Any]] = {}
+    # of each code: itself, the globals of its last call, and what counts its lines
+    codes: dict[int, tuple[CodeType, dict[str, Any], Callable[..., Any]]] = {}
+    files: dict[str, dict[int, int]] = {}
 
-    def follow(frame: FrameType, event: str, _argument: object) -> Any:
-        nonlocal path, lines
-        path = (path * _FACTOR + frame.f_lineno) % _PRIME
-        lines += 1
-        times[frame.f_code.co_filename, frame.f_lineno] += 1
-        if event == "call":
-            called[frame.f_code] = frame.f_globals
-        if lines > most:
-            raise TooLong
-        return follow
+    def counting(file: str) -> Callable[..., Any]:
+        """Make what is called at every line of a file: it should look nothing up."""
+        times = files.setdefault(file, collections.defaultdict(int))
+
+        def count(frame: FrameType, _event: str, _argument: object) -> Any:
+            nonlocal path, lines
+            line = frame.f_lineno
+            path = (path * _FACTOR + line) % _PRIME
+            lines += 1
+            times[line] += 1
+            if lines > most:
+                raise TooLong
+            return count
+
+        return count
+
+    def follow(frame: FrameType, event: str, argument: object) -> Any:
+        code = frame.f_code
+        known = codes.get(id(code))
+        count = counting(code.co_filename) if known is None else known[2]
+        codes[id(code)] = code, frame.f_globals, count
+        return count(frame, event, argument)
 
     before, collects = sys.gettrace(), gc.isenabled()
     gc.disable()  # what is called when garbage is collected is none of its lines
@@ -144,4 +157,6 @@ def way_of(call: Callable[[], T], most: float = math.inf) -> tuple[T, Way]:
         sys.settrace(before)
         if collects:
             gc.enable()
-    return result, Way(path, times, called)
+    times = {(file, n): k for file, counts in files.items() for n, k in counts.items()}
+    called = {code: space for code, space, _ in codes.values()}
+    return result, Way(path, collections.Counter(times), called)
