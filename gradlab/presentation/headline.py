@@ -58,7 +58,10 @@ def headline(report: Report) -> str:
         comparison.verdict == Verdict.DISAGREES for comparison in report.comparisons
     ):
         # a wrong shape, say: "x is wrong (all gradients agree)" would puzzle
-        words = f"not its values: {'they agree' if alone else words}"
+        if alone:
+            open_ = report.comparisons[0].verdict == Verdict.UNDECIDED
+            words = "they are undecided" if open_ else "they agree"
+        words = f"not its values: {words}"
         tail = f" ({words})"
     passive = contaminated(report)
     culprits = [called(report, name) for name in report.culprits if name not in passive]

@@ -22,23 +22,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
 from gradlab.differentiation.noise.analytic_noise import rows_together
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.around.between import between_points
+from gradlab.pipeline.around.told_beside import accused, told_beside, told_stale
 from gradlab.pipeline.around.ways import Ways
-from gradlab.pipeline.blocks import label_of
 from gradlab.pipeline.looks.unheard import no_tie
 from gradlab.subject.subject import DOUBLE, has_own_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
+    from gradlab.diagnosis.finding import Finding
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.blocks import Block
     from gradlab.pipeline.outcome import Judged, Outcome
@@ -61,6 +59,7 @@ _SHORT = 1e-7  # of the sizes: after longer steps what is curved looks like a ti
 _SHARE = 0.1  # of the distance of the two sides: what less than that leaves open
 _LOOKS = 4  # directions along which slopes may turn out not to add up
 _TRIES = 40  # points whose gradient may be the one
+_ANYWHERE = (_TRIES, _TRIES + 2)  # two points at random, where all is moved
 _TWICE = 2  # points beside at which the gradient has to be right
 _DIRECTIONS = 3
 _LIKE = 1e-3  # relative difference of slopes at the point and so close to it
@@ -75,7 +74,7 @@ def look_beside(judged: Judged) -> list[Finding]:
     """
     subject, outcome, meter = judged.subject, judged.outcome, judged.meter
     at = judged.at
-    wrong = [block for block in judged.wrong if _accused(block).any()]
+    wrong = [block for block in judged.wrong if accused(block).any()]
     if not wrong:
         return []
     if outcome.stopped == INTERRUPTED:  # who pressed Stop does not want more
@@ -95,14 +94,16 @@ def look_beside(judged: Judged) -> list[Finding]:
         if not beside.resolves(worst):
             return []  # so short a step sees the rounding inside f, and no slope
         if beside.no_derivative(worst):
+            if beside.remembers(worst):
+                return list(told_stale(subject, wrong))
             outcome.limits = beside.limits()
-            found += _told(subject, wrong, outcome.limits, known=True)
+            found += told_beside(subject, wrong, outcome.limits, known=True)
             beside.kept.clear()  # other verdicts, other gaps
-        left = any(_accused(block).any() for block in wrong)
+        left = any(accused(block).any() for block in wrong)
         if left and not has_own_code(subject):
             known, right = outcome.limits, beside.right_there()
             outcome.limits = right if known is None else known | right
-            found += _told(subject, wrong, right, known=False)
+            found += told_beside(subject, wrong, right, known=False)
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         outcome.cut_short(stop, "points beside the given one were not looked at")
         leave_ties_open(subject, outcome)
@@ -120,18 +121,8 @@ def leave_ties_open(subject: Subject, outcome: Outcome) -> None:
         if not block.accused:
             continue
         smooth = np.isin(block.kinds, (-1, Smoothness.SMOOTH))
-        hasty = _accused(block) & ~(smooth & no_tie(subject, block))
+        hasty = accused(block) & ~(smooth & no_tie(subject, block))
         outcome.leave_unheard(block, hasty, "central")
-
-
-def _accused(block: Block) -> NDArray[np.bool_]:
-    wrong = block.wrong
-    places = np.flatnonzero(wrong)
-    if not places.size:  # nor is a matrix made that nobody has asked for
-        return wrong
-    sides = (block.analytic.reshape(-1)[places], block.value.reshape(-1)[places])
-    wrong.reshape(-1)[places] = np.isfinite(sides[0]) & np.isfinite(sides[1])
-    return wrong
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -151,7 +142,7 @@ class _Beside:
     def gap(self, block: Block) -> NDArray[np.float64]:
         """Return how far sides are apart, found once for the verdicts of a block."""
         if block.which not in self.kept:
-            self.kept[block.which] = block.apart(_accused(block))
+            self.kept[block.which] = block.apart(accused(block))
         return self.kept[block.which]
 
     def worst_row(self, block: Block) -> int:
@@ -221,11 +212,31 @@ class _Beside:
                 return True
         return False
 
+    def remembers(self, block: Block) -> bool:
+        """Whether f moves with what is accused only where the rest moves as well.
+
+        Beside the point too, where the gradient foretells what all of it does: as a
+        function does that keeps its values under a key which leaves that out.
+        """
+        row, columns = self.worst_row(block), [b.formula * b.units for b in self.blocks]
+        only = np.arange(len(self.base)) == row
+        for number in _ANYWHERE:
+            aside = self._aside(number)
+            pairs = zip(self.blocks, columns, strict=True)
+            along = self.ways.of([accused(b)[row] * np.sign(c[row]) for b, c in pairs])
+            told = sum(c[row] @ d for c, d in zip(columns, along, strict=True))
+            if not told > _SHARE * self.gap(block)[row].max():
+                return False
+            up, down = self._ends([self.step * d for d in along], aside)
+            if up[row] != down[row] or not self._like(aside, columns, only)[row]:
+                return False
+        return True
+
     def limits(self) -> NDArray[np.bool_]:
         """Rows whose gradient is the one of a point beside, or between, (rows,)."""
         found = np.zeros(len(self.base), dtype=bool)
         columns = [b.formula * b.units for b in self.blocks]
-        rows = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
+        rows = np.any([accused(b).any(axis=1) for b in self.blocks], axis=0)
         for number in range(_TRIES):
             if not found[rows].all():
                 found |= self._limit(self._aside(number), columns, rows & ~found)
@@ -251,7 +262,7 @@ class _Beside:
         Of six: at one two eigenvalues may come so close that nothing foretells slopes,
         and at several the gradient may happen to be the one of the point.
         """
-        right = np.any([_accused(b).any(axis=1) for b in self.blocks], axis=0)
+        right = np.any([accused(b).any(axis=1) for b in self.blocks], axis=0)
         analytic = self.subject.analytic
         if analytic is None or not analytic.takes_cotangents:
             return np.zeros_like(right)
@@ -311,7 +322,7 @@ class _Beside:
         like = rows.copy()
         gap = np.max([self.gap(b).max(axis=1, initial=0.0) for b in self.blocks], 0)
         gap = np.where(gap > 0, gap, gap.max(initial=0.0))
-        wrong = [float(_accused(block).any()) for block in self.blocks]
+        wrong = [float(accused(block).any()) for block in self.blocks]
         for _ in range(_DIRECTIONS):
             along = [k * by for k, by in zip(wrong, self.ways.along(), strict=True)]
             slope, noise = self._slope(aside, along)
@@ -355,36 +366,3 @@ class _Beside:
                 shift[block.positions] += sign * move
             ends.append(self.ways.at(shifts))
         return ends
-
-
-def _told(
-    subject: Subject, blocks: list[Block], rows: NDArray[np.bool_], *, known: bool
-) -> Iterator[Finding]:
-    """Change the verdicts of some rows, and put it in words."""
-    for block in blocks:
-        taken_back = _accused(block) & rows[:, None]
-        if not taken_back.any():
-            continue
-        row, column = (int(i) for i in np.argwhere(taken_back)[0])
-        if known:
-            block.excuse(taken_back)
-        else:
-            block.leave_open(taken_back)
-        values = block.value[row, column], block.analytic[row, column]
-        yield Finding(
-            BugKind.NONDIFFERENTIABLE,
-            "note" if known else "warning",
-            block.name,
-            0.85,
-            f"The function has no derivative at the point, where entries are equal or "
-            f"zero; at {label_of(subject, block, column)}: {values[0]:.6g} by f, "
-            f"{values[1]:.6g} analytic. "
-            + (
-                "The gradient is one of points beside, or between them: a sub-gradient."
-                if known
-                else "Several kinks meet there, and what torch gives for each of them "
-                "by convention does not add up to a slope; right beside the point "
-                "the gradient is right."
-            ),
-            "To check formulas, move the point: add a little noise to the input.",
-        )

@@ -60,7 +60,11 @@ class Ways:
         counts = [len(block.positions) for block in self.blocks]
         sign, size = self.rng.choice, self.rng.uniform
         ways = [sign([-1.0, 1.0], n) * size(0.5, 1.5, n) for n in counts]
-        evened = self._evened(self._of_columns(ways))
+        return self.of(ways)
+
+    def of(self, amounts: _Shifts) -> _Shifts:
+        """Take a direction of the columns, as far as f may be moved along it."""
+        evened = self._evened(self._of_columns(amounts))
         pairs = zip(self.blocks, evened, strict=True)
         return [shift[block.positions] for block, shift in pairs]
 
