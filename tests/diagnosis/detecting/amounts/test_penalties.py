@@ -131,6 +131,29 @@ def test_a_penalty_of_another_power_is_a_penalty():
     assert "and changes with it" in told.evidence
 
 
+def test_an_error_without_a_mirror_image_is_not_called_odd():
+    """log(a) - 1 / 2a for digamma(a): at -a the one is nan, and no sign is seen."""
+    special = pytest.importorskip("scipy.special")
+    successes, tries = np.array([3, 0, 5, 7, 2]), 10
+
+    def loss_and_grads(p):
+        a, b = p["a"], p["b"]
+        failures, both = tries - successes, special.digamma(a + b)
+        loss = -special.betaln(successes + a, failures + b).sum()
+        rows = special.digamma(tries + a + b)
+        da = -(special.digamma(successes + a) - rows).sum()
+        db = -(special.digamma(failures + b) - rows).sum()
+        one, other = np.log(a) - 0.5 / a, special.digamma(b)
+        loss += 5 * special.betaln(a, b)
+        return loss, {"a": da + 5 * (one - both), "b": db + 5 * (other - both)}
+
+    with np.errstate(invalid="ignore"):
+        report = gl.check(loss_and_grads, {"a": np.array(1.3), "b": np.array(2.1)})
+
+    assert report.culprits == ("a",)
+    assert "odd" not in report.findings[0].evidence
+
+
 def test_a_penalty_on_one_number_is_told_by_moving_the_others():
     """An intercept of one entry that is penalised in the gradient only."""
     (told,) = _penalised(lambda p: (0.2 * p["w"], 0.2 * p["b"])).findings
