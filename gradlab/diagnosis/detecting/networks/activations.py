@@ -76,15 +76,27 @@ def equal_units(case: Case) -> list[Clue]:
     clues += _of_another_layer(evidence, layer, where, of)
     if clues or layer.recurrent is not None:
         return clues
-    return _where_alike(where, names[layer.weight].name, rows)
+    return _where_alike(evidence, layer, where, rows)
 
 
-def _where_alike(where: str, weight: str, rows: list[Level]) -> list[Clue]:
-    """Say that a gradient is right where all samples and units stand at one level."""
+def _where_alike(
+    evidence: Evidence, layer: Layer, where: str, rows: list[Level]
+) -> list[Clue]:
+    """Say that gradients are right where all samples and units stand at one level.
+
+    That of the weight too: where it is not, what is right of the bias says nothing of a
+    slope, as of a scale by which residuals are divided, and which looks like a bias.
+    """
+    weight = evidence.subject.inputs[layer.weight].name
     top = max(row.true for row in rows)
     still = [row for row in rows if max(abs(row.ours), row.true) <= _STILL * top]
     right = [row for row in rows if row not in still and row.is_right()]
     if not right or len(right) + len(still) < len(_LEVELS):
+        return []
+    units = np.arange(evidence.subject.inputs[layer.bias].coordinates)
+    of = layer.weight, spread(evidence.subject.inputs[layer.weight].coordinates)
+    other = level_at(evidence, layer, right[0].t, units, of)
+    if other is not None and other.true > _STILL * top and not other.is_right():
         return []
     return [
         Clue(

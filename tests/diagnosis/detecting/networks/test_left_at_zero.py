@@ -66,6 +66,32 @@ def test_slopes_of_other_samples_are_right_where_all_samples_are_alike(rng):
     assert {"wrong_index", "stale_cache"} <= set(told.doubts)
 
 
+@pytest.mark.parametrize("slip", ["as if observed", "sign"])
+def test_a_scale_of_residuals_is_no_bias(rng, slip):
+    """Of a censored regression: at beta = 0 that of log_s is right, of beta is not."""
+    special = pytest.importorskip("scipy.special")
+    x = np.column_stack([np.ones(40), rng.normal(size=(40, 2))])
+    y = np.maximum(x @ [0.2, 1, -1] + rng.normal(size=40), 0)
+    censored = y <= 0
+
+    def loss_and_grads(p):
+        z = (y - x @ p["beta"]) / np.exp(p["log_s"])
+        logs = special.log_ndtr(z[censored])
+        loss = (z[~censored] ** 2 / 2 + p["log_s"]).sum() - logs.sum()
+        signal = z.copy()
+        if slip == "sign":
+            density = np.exp(-0.5 * z[censored] ** 2) / np.sqrt(2 * np.pi)
+            signal[censored] = density / np.exp(logs)
+        beta = -x.T @ signal / np.exp(p["log_s"])
+        return loss, {"beta": beta, "log_s": (~censored).sum() - signal @ z}
+
+    params = {"beta": np.array([0.1, 0.8, -0.7]), "log_s": np.array(0.2)}
+    report = gl.check(loss_and_grads, params)
+
+    assert set(report.culprits) == {"beta", "log_s"}
+    assert "pre-activation" not in str(report)
+
+
 def test_a_mask_that_the_loss_does_not_have(rng):
     """Right where scores are positive, and by no one factor where they are not."""
     x, counts = rng.normal(size=(7, 3)), rng.poisson(2, (7, 3))
