@@ -230,7 +230,8 @@ def of_groups(case: Case) -> list[Clue]:
     if not (shared and others) or not _varies(np.ptp(numeric, axis=shared)):
         return []
     size = int(np.prod([shape[axis] for axis in shared]))
-    if size < _FEWEST or np.ptp(numeric, axis=shared).min() < _VARIES * top:
+    alike = (size - 1) * int(np.prod([shape[k] for k in others]))
+    if alike < _FEWEST - 1 or np.ptp(numeric, axis=shared).min() < _VARIES * top:
         return []
     if stays(case, [case.part.which]):
         return []  # a number that does not move with it, such as a target, is no sum
@@ -332,11 +333,20 @@ def _single(case: Case, column: int, v: float) -> list[Clue]:
     if stays(case, [case.part.which]) is False:
         return []  # a number that is added does not follow the weights
     label = case.variable.label(int(case.part.positions[column]))
+    kinds, what = (BugKind.EXTRA_TERM, BugKind.MISSING_TERM), "a number is added to it"
+    a, n = float(case.analytic[0, column]), float(case.numeric[0, column])
+    # what is counted is lost in whole numbers, and leaves less of the gradient
+    if rounded == round(rounded) and abs(a) < abs(n) and a * n >= 0:
+        kinds = kinds[::-1]
+        what = f"what should be {'taken off' if v > 0 else 'added'} is not"
     return [
         Clue(
-            BugKind.EXTRA_TERM,
+            kinds[0],
             0.9,
-            f"{label} alone is wrong, by {rounded:g}: a number is added to it.",
-            f"Look for an assignment to {label} in the backward.",
+            f"{label} alone is wrong, too {'large' if v > 0 else 'small'} by "
+            f"{abs(rounded):g}: {what}.",
+            f"Look for an assignment to {label} in the backward; where an index may "
+            f"stand there twice, add with np.add.at.",
+            kinds[1:],
         )
     ]

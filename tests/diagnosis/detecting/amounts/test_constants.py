@@ -87,6 +87,52 @@ def test_half_of_a_quotient_rule(seed):
     )
 
 
+def test_a_mixture_whose_deviations_are_not_normalised(rng):
+    """Each deviation lacks the weight of its component, the same in both columns."""
+    x, means = rng.normal(size=(30, 2)) * 2, rng.normal(size=(3, 2))
+
+    def loss_and_grads(p, missing=0.0):
+        z = (x[:, None] - p["mu"]) / np.exp(p["log_s"])
+        logs = p["logits"] - 0.5 * (z**2).sum(axis=2) - p["log_s"].sum(axis=1)
+        chances = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
+        shares = np.exp(p["logits"] - np.logaddexp.reduce(p["logits"]))
+        pull = chances[..., None] * z / np.exp(p["log_s"])
+        loss = np.logaddexp.reduce(p["logits"])
+        return loss - np.logaddexp.reduce(logs, axis=1).mean(), {
+            "logits": shares - chances.mean(axis=0),
+            "mu": -pull.mean(axis=0),
+            "log_s": -(chances[..., None] * (z**2 - 1 + missing)).mean(axis=0),
+        }
+
+    params = {"logits": rng.normal(size=3), "mu": means, "log_s": 0.2 * means}
+    assert gl.check(loss_and_grads, params).ok
+    report = gl.check(lambda p: loss_and_grads(p, 1.0), params)
+
+    assert (report.diagnosis, report.culprits) == ("missing_term", ("log_s",))
+    assert "one number for all 2 entries along axis 1" in report.findings[0].evidence
+
+
+def test_a_pair_that_is_counted_once():
+    """Of two steps from 1 to 2, d[i, j] -= 1 takes off one: too large by 1."""
+    steps = np.array([0, 1, 1, 2, 1]), np.array([1, 2, 2, 1, 0])
+    table = np.random.default_rng(2).normal(size=(3, 3))
+
+    def gradient(x):
+        powers = np.exp(x)
+        grad = 0.7 * powers / powers.sum()
+        grad[steps] -= 1
+        return grad
+
+    report = gl.check(
+        lambda x: 0.7 * np.log(np.exp(x).sum()) - x[steps].sum(), table, grad=gradient
+    )
+
+    assert report.diagnosis == "missing_term"
+    (told,) = report.findings
+    assert "x[1, 2] alone is wrong, too large by 1" in told.evidence
+    assert told.doubts == ("extra_term",)
+
+
 def test_targets_of_rows_that_are_left_out_are_no_sum(rng):
     """The error is one number in each row, and none that a weight moves."""
     z, y = rng.normal(size=(5, 4)), rng.normal(size=5)
