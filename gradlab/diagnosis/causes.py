@@ -100,6 +100,8 @@ class Causes:
         plain = [finding for finding in found if leftovers.is_plain(finding)]
         if not plain:
             return found
+        # what is off by little beside others that are off by much has no tolerance
+        plain += [finding for finding in found if leftovers.is_slight(finding)]
         also = [place for finding in plain[1:] for place in finding.places]
         whole = leftovers.told_together(plain[0], (*also, *self._unseen()))
         through = self._through(whole.places)

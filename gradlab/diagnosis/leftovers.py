@@ -19,6 +19,7 @@ __all__ = [
     "beside_right",
     "halved",
     "is_plain",
+    "is_slight",
     "terms",
     "told_through",
     "told_together",
@@ -86,7 +87,7 @@ def unnamed(case: Case) -> Finding:
     told = f"{_LEAD}{case.name}, {place_words(case)}. {_length_words(case)}"
     if _is_one_of_many(case):
         return _one_entry(case)
-    if 0 < case.relative_total < _LITTLE:
+    if 0 < case.relative_total < _LITTLE and _off(case) < _LITTLE:
         advice = NEARLY_RIGHT
         told = (
             f"The gradient of {case.name} is right but for "
@@ -97,17 +98,34 @@ def unnamed(case: Case) -> Finding:
     return Finding(BugKind.UNKNOWN, "error", case.name, 0.2, told, advice)
 
 
+def _off(case: Case) -> float:
+    """By how much of their own length the wrong entries are off.
+
+    Beside others a thousand times as large all of it is little of the gradient.
+    """
+    a, n = case.analytic[case.wrong], case.numeric[case.wrong]
+    length = float(np.linalg.norm(n))
+    return float(np.linalg.norm(a - n)) / length if length else np.inf
+
+
 def _is_one_of_many(case: Case) -> bool:
     """Whether one entry of a gradient is wrong, among others that are right."""
-    alone = case.scalar and int(case.wrong.sum()) == 1
+    alone = int(case.wrong.sum()) == 1
     return alone and int((~case.numeric_zero & ~case.wrong).sum()) >= _OTHERS
 
 
 def _one_entry(case: Case) -> Finding:
     """Say of one wrong entry by how much it is off: formulas spoil more than one."""
-    column = int(np.flatnonzero(case.wrong[0])[0])
+    row, column = (int(i) for i in np.argwhere(case.wrong)[0])
     label = case.variable.label(int(case.part.positions[column]))
-    a, n = float(case.analytic[0, column]), float(case.numeric[0, column])
+    if not case.scalar:
+        rows = (
+            o.label(row - part.start)
+            for o, part in case.parts_of_output
+            if part.start <= row < part.stop
+        )
+        label = f"{next(rows, 'one output')} / {label}"
+    a, n = float(case.analytic[row, column]), float(case.numeric[row, column])
     times = "" if n == 0 else f", {a / n:.5g} times as large as it should be"
     return Finding(
         BugKind.UNKNOWN,
@@ -124,6 +142,11 @@ def _one_entry(case: Case) -> Finding:
 def is_plain(finding: Finding) -> bool:
     """Whether a finding says no more than that nothing explains an error."""
     return finding.kind == BugKind.UNKNOWN and finding.evidence.startswith(_LEAD)
+
+
+def is_slight(finding: Finding) -> bool:
+    """Whether a finding says no more than that a gradient is off by very little."""
+    return finding.kind == BugKind.UNKNOWN and finding.advice == NEARLY_RIGHT
 
 
 def told_together(first: Finding, also: tuple[str, ...]) -> Finding:

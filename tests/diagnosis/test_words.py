@@ -244,3 +244,53 @@ def test_what_was_looked_at_is_said_once_for_all():
     told = str(report)
     assert "x, b: scale" in told or "b, x: scale" in told
     assert "numeric in all entries that were looked at." in told
+
+
+def test_little_beside_large_entries_is_no_little_of_its_own():
+    """2 % of an entry are 1e-7 of a gradient whose first entry is 1e5 times it."""
+    scales = np.array([1e5, 2.0, 1.0])
+    report = gl.check(
+        lambda x: float(scales @ np.sin(x)),
+        np.array([0.4, 0.8, 1.1]),
+        grad=lambda x: scales * np.cos(x) * [1.0, 1.0, 1.02],
+    )
+
+    (told,) = report.findings
+    assert "1.02" in told.evidence
+    assert "right but for" not in told.evidence
+    assert "tolerance" not in told.advice
+
+
+def test_one_entry_of_a_jacobian_is_named_with_its_output(rng):
+    """Formulas spoil more than one; the smallest is off by a third."""
+    matrix = rng.uniform(1, 2, size=(5, 4))
+    slip = np.ones((5, 4))
+    slip[3, 2] = 1.3719
+    report = gl.check(
+        lambda x: matrix @ x, np.ones(4), jac=lambda x: matrix * slip, names=["x"]
+    )
+
+    told = report.findings[0].evidence
+    assert told.startswith(("analytic = 1.3719", "out[3] / x[2] alone is wrong"))
+
+
+def test_what_is_off_by_little_is_told_with_what_is_off_by_much(rng):
+    """It has no tolerance to be made smaller where the same mistake may spoil it."""
+    slips = {"a": 0.3 * rng.normal(size=5), "b": 3e-5 * rng.normal(size=5)}
+    params = {name: rng.uniform(0.5, 1.5, size=5) for name in slips}
+
+    matrix = rng.normal(size=(6, 5))
+
+    def loss_and_grads(p):
+        inner = matrix @ (p["a"] * p["b"])
+        signal, size = matrix.T @ np.cos(inner), np.exp(0.1 * inner.sum())
+        grads = {
+            "a": signal * p["b"] + slips["a"] * size,
+            "b": signal * p["a"] + slips["b"] * size,
+        }
+        return np.sin(inner).sum(), grads
+
+    (told,) = gl.check(loss_and_grads, params).findings
+
+    assert (told.kind, set(told.places)) == ("unknown", {"a", "b"})
+    assert "tolerance" not in told.advice
