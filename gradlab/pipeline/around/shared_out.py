@@ -76,7 +76,7 @@ def _is_shared_out(subject: Subject, block: Block) -> bool:
     below = mirror.below[block.positions[pairs]]
     lower = np.where(below, still[:, pairs], still[:, other])
     upper = np.where(below, still[:, other], still[:, pairs])
-    one_triangle = lower[wrong].all() or upper[wrong].all()
+    one_triangle = lower[wrong].all() != upper[wrong].all()  # or neither is read
     even = alike[wrong].all() or not has_own_code(subject)
     if not (wrong.any() and even and one_triangle):
         return False

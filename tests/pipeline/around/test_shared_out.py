@@ -32,6 +32,23 @@ def by_eigenvalues(s):
     return (np.linalg.eigvalsh(s) ** 2 * np.arange(1, 5)).sum()
 
 
+def test_a_matrix_that_is_not_read_has_no_triangle_that_is():
+    """The inverse is kept from an earlier matrix: no slope is shared out."""
+    matrix, y = covariance(), C[0]
+    kept = np.linalg.inv(matrix)
+
+    report = gl.check(
+        lambda s: float(y @ kept @ y),
+        matrix,
+        grad=lambda s: -np.outer(kept @ y, kept @ y),
+        names=["s"],
+    )
+
+    assert report.culprits == ("s",)
+    assert "triangle" not in str(report)
+
+
+
 def of_eigenvalues(s):
     """Its gradient, ``V diag(2 k w) V'``."""
     values, vectors = np.linalg.eigh(s)
