@@ -20,6 +20,7 @@ from gradlab.diagnosis.measuring.layer_shapes import (
     shift_of,
 )
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
+from gradlab.diagnosis.measuring.places import index_words
 from gradlab.diagnosis.measuring.sides import right_inputs, side_of, wrong_inputs
 
 if TYPE_CHECKING:
@@ -175,12 +176,45 @@ def _alone(case: Case) -> list[Clue]:
         f"not A), and adds up every use of it."
     )
     kinds = (
-        (BugKind.STALE_CACHE, 0.59),
-        (BugKind.LOST_ACCUMULATION, 0.5),
-        (BugKind.MISSING_TERM, 0.49),
-        (BugKind.TRANSPOSE, 0.48),
+        BugKind.STALE_CACHE,
+        BugKind.LOST_ACCUMULATION,
+        BugKind.MISSING_TERM,
+        BugKind.TRANSPOSE,
     )
-    return [Clue(kind, trust, told, advice) for kind, trust in kinds]
+    rows = _wrong_rows(case)
+    if rows is not None:
+        kinds = kinds[1:3] + (BugKind.WRONG_INDEX, BugKind.STALE_CACHE)
+        told = (
+            f"All other gradients are right, and so is every row of {case.name} but "
+            f"{rows}: most simply, of rows that are used more than once not all uses "
+            f"are added up."
+        )
+        advice = (
+            f"Add (+=, np.add.at) to the row of {case.name} in the backward at every "
+            f"place where the forward pass reads it; an assignment keeps the last."
+        )
+    pairs = zip(kinds, (0.59, 0.5, 0.49, 0.48), strict=True)
+    return [Clue(kind, trust, told, advice) for kind, trust in pairs]
+
+
+def _wrong_rows(case: Case) -> str | None:
+    """Name the rows that are wrong as a whole, where others are right, and no zeros.
+
+    None where they stand in one block, as those of a gate do.
+    """
+    wrong = case.grid(case.wrong)
+    numeric = case.grid(case.numeric)
+    if wrong is None or numeric is None or not case.part.complete:
+        return None
+    lines = wrong[0].reshape(len(wrong[0]), -1)
+    alive = (numeric[0] != 0).reshape(lines.shape).any(axis=1)
+    whole, places = lines.all(axis=1), np.flatnonzero(lines.any(axis=1))
+    if not np.array_equal(np.flatnonzero(whole), places) or not (alive & ~whole).any():
+        return None
+    count, block = len(lines), len(places)
+    if block * 4 >= count and count % block == 0 and np.ptp(places) == block - 1:
+        return None
+    return index_words(places.tolist(), count, "row")
 
 
 def _lines(case: Case, layer: Layer) -> list[tuple[BugKind, float, str, str]]:

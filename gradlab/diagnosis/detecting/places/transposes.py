@@ -156,7 +156,8 @@ def _factor_clue(name: str, told: str, trust: float) -> Clue:
         trust,
         told,
         f"Look for {name} in the backward where {name}.T belongs, or the other way "
-        f"round.",
+        f"round; or for one of them where both do, as ({name} + {name}.T) @ x of "
+        f"x.T @ {name} @ x.",
     )
 
 

@@ -135,3 +135,39 @@ def test_a_signal_that_is_stopped_beside_a_penalty_is_no_sum(rng):
 
     assert report.diagnosis == "detached"
     assert set(report.culprits) == {"W1", "b1"}
+
+
+def test_rows_that_are_used_twice_and_assigned(rng):
+    """Leaves of a tree, of which the first and the second stand there twice."""
+    tree, target = ((0, 1), ((1, 2), 0)), rng.normal(size=3)
+    params = {"W": rng.normal(size=(3, 6)) / 2, "leaf": rng.normal(size=(3, 3))}
+
+    def loss_and_grads(p, *, adds=True):
+        grads = {name: np.zeros_like(value) for name, value in p.items()}
+
+        def up(node):
+            if isinstance(node, int):
+                return p["leaf"][node], node, None
+            sons = [up(son) for son in node]
+            joined = np.concatenate([son[0] for son in sons])
+            return np.tanh(p["W"] @ joined), sons, joined
+
+        def down(node, signal):
+            value, sons, joined = node
+            if joined is None:
+                grads["leaf"][sons] = signal + adds * grads["leaf"][sons]
+                return
+            inner = signal * (1 - value**2)
+            grads["W"] += np.outer(inner, joined)
+            for son, part in zip(sons, np.split(p["W"].T @ inner, 2), strict=True):
+                down(son, part)
+
+        root = up(tree)
+        down(root, root[0] - target)
+        return 0.5 * ((root[0] - target) ** 2).sum(), grads
+
+    assert gl.check(loss_and_grads, params).ok
+    report = gl.check(lambda p: loss_and_grads(p, adds=False), params)
+
+    assert (report.diagnosis, report.culprits) == ("lost_accumulation", ("leaf",))
+    assert "every row of leaf but rows 0 and 1" in report.findings[0].evidence
