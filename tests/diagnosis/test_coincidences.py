@@ -208,3 +208,22 @@ def test_factors_of_samples_behind_one_vector_are_no_weights(rng):
     report = gl.check(lambda x: np.sin(x @ b).sum(), x, grad=grad)
 
     assert first(report)[0] != "scale"
+
+
+def test_a_mean_runs_over_data_and_not_over_another_weight(rng):
+    """Twelve is the number of samples, in columns, and by chance that of W1 as well."""
+    x, y = rng.normal(size=(3, 12)), rng.normal(size=(1, 12))
+    params = {"W1": rng.normal(size=(4, 3)), "W2": rng.normal(size=(1, 4))}
+
+    def loss_and_grads(p):
+        hidden = np.tanh(p["W1"] @ x)
+        error = p["W2"] @ hidden - y
+        inner = p["W2"].T @ error * (1 - hidden**2)
+        grads = {"W1": inner @ x.T / 12, "W2": error @ hidden.T}
+        return 0.5 * (error**2).sum() / 12, grads
+
+    (told,) = gl.check(loss_and_grads, params).findings
+
+    assert (told.kind, told.where) == ("missing_reduction", "W2")
+    assert "W1" not in told.evidence
+    assert "12 is the" in told.evidence

@@ -32,6 +32,11 @@ class Length(NamedTuple):
         """Whether it is that of an array that the function holds."""
         return self.words.endswith(("`", _NAMELESS))
 
+    @property
+    def counted(self) -> bool:
+        """Whether it is a number of entries, rather than the length of an axis."""
+        return "the length of axis" not in self.words
+
 
 def is_everyday(number: int) -> bool:
     """Whether a whole number stands in formulas as often as it is a length.
@@ -59,9 +64,17 @@ def matching_length(case: Case, large: float, *, alike: bool) -> Length | None:
         for length in _lengths_of(case)
         if length.size > 1 and abs(length.size - large) < _CLOSE * length.size
     ]
-    # samples stand along the first axis, and are rather counted than all entries
+    own = case.name
+    data = any(length.held and not length.counted for length in found)
+    # samples stand along the first axis, and are rather counted than all entries; nor
+    # does a mean run over the entries of another weight where data are as long
     found.sort(
         key=lambda length: (
+            data
+            and length.counted
+            and not length.held
+            and not length.words.endswith(f" {own}"),
+            length.words.endswith(_NAMELESS),
             not length.leading,
             alike and not length.held,
             "axis 0" not in length.words,
