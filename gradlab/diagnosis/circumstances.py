@@ -73,7 +73,8 @@ def _unsteady(evidence: Evidence) -> Iterator[Finding]:
             f"{apart:.2g}, from a source that could not be frozen: differences of its "
             f"values say nothing about slopes.",
             "Seed what draws inside the function (np.random.default_rng(0)), pass the "
-            "draw as an input, or take clocks out of it.",
+            "draw as an input, take clocks out of it, or a cache that gives values of "
+            "another point.",
         )
 
 

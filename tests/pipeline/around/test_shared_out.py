@@ -48,7 +48,6 @@ def test_a_matrix_that_is_not_read_has_no_triangle_that_is():
     assert "triangle" not in str(report)
 
 
-
 def of_eigenvalues(s):
     """Its gradient, ``V diag(2 k w) V'``."""
     values, vectors = np.linalg.eigh(s)

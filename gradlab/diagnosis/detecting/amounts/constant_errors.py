@@ -333,12 +333,13 @@ def _single(case: Case, column: int, v: float) -> list[Clue]:
     if stays(case, [case.part.which]) is False:
         return []  # a number that is added does not follow the weights
     label = case.variable.label(int(case.part.positions[column]))
-    kinds, what = (BugKind.EXTRA_TERM, BugKind.MISSING_TERM), "a number is added to it"
+    kinds = BugKind.EXTRA_TERM, BugKind.MISSING_TERM
     a, n = float(case.analytic[0, column]), float(case.numeric[0, column])
+    added, off = ("added to it", "taken off it")[:: 1 if v > 0 else -1]
+    what = f"a number is {added}"
     # what is counted is lost in whole numbers, and leaves less of the gradient
     if rounded == round(rounded) and abs(a) < abs(n) and a * n >= 0:
-        kinds = kinds[::-1]
-        what = f"what should be {'taken off' if v > 0 else 'added'} is not"
+        kinds, what = kinds[::-1], f"what should be {off} is not"
     return [
         Clue(
             kinds[0],

@@ -183,7 +183,7 @@ def _alone(case: Case) -> list[Clue]:
     )
     rows = _wrong_rows(case)
     if rows is not None:
-        kinds = kinds[1:3] + (BugKind.WRONG_INDEX, BugKind.STALE_CACHE)
+        kinds = (*kinds[1:3], BugKind.WRONG_INDEX, BugKind.STALE_CACHE)
         told = (
             f"All other gradients are right, and so is every row of {case.name} but "
             f"{rows}: most simply, of rows that are used more than once not all uses "
@@ -202,11 +202,10 @@ def _wrong_rows(case: Case) -> str | None:
 
     None where they stand in one block, as those of a gate do.
     """
-    wrong = case.grid(case.wrong)
     numeric = case.grid(case.numeric)
-    if wrong is None or numeric is None or not case.part.complete:
+    if numeric is None:
         return None
-    lines = wrong[0].reshape(len(wrong[0]), -1)
+    lines = case.wrong[0].reshape(len(numeric[0]), -1)
     alive = (numeric[0] != 0).reshape(lines.shape).any(axis=1)
     whole, places = lines.all(axis=1), np.flatnonzero(lines.any(axis=1))
     if not np.array_equal(np.flatnonzero(whole), places) or not (alive & ~whole).any():
