@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.comparison import Comparison
+from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Jump, Met, Part
 from gradlab.labels import few_of
@@ -38,6 +39,7 @@ __all__ = [
 ]
 
 _NAMED = 4  # inputs that a remark lists by name
+_ROUGH = 1e-3  # relative: round-off that hides the factor of an entry
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -144,7 +146,7 @@ def as_parts(subject: Subject, blocks: list[Block]) -> tuple[Part, ...]:
         Part(
             which=block.which,
             positions=block.positions,
-            analytic=_shared(block, "analytic"),
+            analytic=_formula(block),
             numeric=_shared(block, "value"),
             error=_shared(block, "error"),
             verdicts=block.verdicts,
@@ -158,6 +160,28 @@ def as_parts(subject: Subject, blocks: list[Block]) -> tuple[Part, ...]:
         )
         for block in blocks
     )
+
+
+def _formula(block: Block) -> Any:
+    """Give the analytic side that a mistake is looked for in; it is made once.
+
+    A slope that short arithmetic rounds to zero breaks the one factor of all others, so
+    it is the one of float64 where round-off leaves few digits of what is wrong, but for
+    what is right in float64: there round-off is the mistake.
+    """
+    if block.precise is None or not block.accused:
+        return _shared(block, "analytic")
+    precise = block.precise
+
+    def made() -> NDArray[np.float64]:
+        own = block.analytic
+        with np.errstate(all="ignore"):
+            right = block.gap <= np.maximum(block.allowed, SAFETY * block.error)
+            rough = np.abs(own - precise) > _ROUGH * np.abs(precise)
+        rough &= np.isfinite(precise) & ~(block.wrong & right)
+        return np.where(rough, precise, own)
+
+    return made
 
 
 def _shared(block: Block, name: str) -> Any:
