@@ -55,6 +55,7 @@ def test_a_cache_whose_key_lacks_entries(left_out, several):
     assert (report.diagnosis, report.culprit) == ("stateful", "x")
     assert not report.ok
     assert f"moves with x[{left_out[0]}] only where" in report.findings[0].evidence
+    assert "they are undecided" in str(report).splitlines()[0]
     undecided = (report["x"].verdicts == gl.Verdict.UNDECIDED).any(axis=0)
     assert np.flatnonzero(undecided).tolist() == left_out
 

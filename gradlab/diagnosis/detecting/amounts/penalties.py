@@ -346,8 +346,7 @@ def _form(case: Case, j: int) -> str | None:
     same, twice, turned, *again = np.array(errors) / here
     if not abs(same - 1) < _SAME or abs(slopes[0] - numeric) < _SAME * abs(here):
         return None  # data take part, or nothing but this entry does
-    if not abs(turned + 1) <= _SAME:  # as of w**2 for w, or nan of log(w)
-        # a constant is no penalty
+    if not abs(turned + 1) <= _SAME:  # as of w**2 for w, or nan; a constant is none
         # no constant, nor one that jumps with samples on either side of a bound
         steady = abs(again[0] - twice) < _SAME * abs(twice) and abs(again[1] - 1) > 0.01
         return "mixed" if steady and abs(twice - 1) > _SAME else None
