@@ -9,6 +9,7 @@ import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
 import gradlab as gl  # noqa: E402
+from tests.specimens.functions import with_backward  # noqa: E402
 
 IDS = torch.tensor([[0, 2, 4], [1, 1, 0]])
 
@@ -167,21 +168,25 @@ class _Refusing(torch.autograd.Function):
     """Refuses grad(), as reversible layers do that make their input again."""
 
     @staticmethod
-    def forward(ctx, x):
+    def forward(ctx, x, slip):
         ctx.save_for_backward(x)
+        ctx.slip = slip
         return torch.sin(x)
 
     @staticmethod
     def backward(ctx, up):
         if not torch.autograd._is_checkpoint_valid():
             raise RuntimeError("InvertibleCheckpointFunction does not go with .grad()")
-        return up * torch.cos(*ctx.saved_tensors)
+        return ctx.slip * up * torch.cos(*ctx.saved_tensors), None
 
 
+@pytest.mark.parametrize("slip", [1.0, 1.2])
 @pytest.mark.parametrize("own", [True, False])
-def test_only_checkpoints_of_torch_have_an_option_for_that(own):
-    """A layer that refuses grad() by itself is not told to pass torch's option."""
+def test_what_refuses_chosen_gradients_is_audited_by_backward(own, slip):
+    """A re-entrant checkpoint of torch, or a Function that refuses in its words."""
     from torch.utils.checkpoint import checkpoint
+
+    slipping = with_backward(torch.sin, lambda x, up: slip * up * torch.cos(x))
 
     class Wrapper(nn.Module):
         def __init__(self):
@@ -190,12 +195,13 @@ def test_only_checkpoints_of_torch_have_an_option_for_that(own):
 
         def forward(self, x):
             if own:
-                return checkpoint(self.inner, x, use_reentrant=True)
-            return _Refusing.apply(self.inner(x))
+                held = lambda z: slipping(self.inner(z))
+                return checkpoint(held, x, use_reentrant=True)
+            return _Refusing.apply(self.inner(x), slip)
 
     x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     audit = gl.blame(Wrapper(), x, loss=lambda y: (y**2).sum())
 
-    reasons = " ".join(str(row.reason) for row in audit.rows)
-    assert "re-entrant checkpointing" in reasons
-    assert ("use_reentrant" in reasons) is own
+    assert audit.culprits == (() if slip == 1.0 else ("Wrapper",))
+    assert all(row.state != "unchecked" for row in audit.rows)
+    assert x.grad is None

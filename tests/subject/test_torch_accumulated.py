@@ -79,6 +79,43 @@ def test_a_reversible_block_is_right(point, coverage):
     assert point.grad is None
 
 
+def test_what_else_its_parameters_get_comes_on_top(point):
+    """A penalty on them has a gradient of its own: none of them is without."""
+    module = Reversible().to(point.dtype)
+
+    def penalised(out):
+        return (out**2).sum() + sum((p**2).sum() for p in module.parameters())
+
+    report = gl.check(module, point, loss=penalised)
+    assert report.verdict.name == "AGREES"
+    assert "backward()" in report.analytic
+    assert gl.blame(module, point, loss=penalised).ok
+
+
+@pytest.mark.parametrize("slip", [False, True])
+def test_parameters_in_place(point, slip):
+    """With ``params=`` as well; what they had in .grad is there afterwards."""
+    module = Reversible(slip=slip).to(point.dtype)
+    module.first[0].bias.grad = torch.ones_like(module.first[0].bias)
+
+    def loss():
+        return (module(point) ** 2).sum()
+
+    report = gl.check(loss, params=dict(module.named_parameters()))
+
+    wrong = {c.input.name for c in report.comparisons if c.verdict.name == "DISAGREES"}
+    assert wrong == ({"first.0.weight", "first.0.bias"} if slip else set())
+    assert (module.first[0].bias.grad == 1).all()
+    assert module.second[0].bias.grad is None
+
+
+@pytest.mark.parametrize("slip", [False, True])
+def test_an_audit_looks_at_it_too(point, slip):
+    audit = gl.blame(Reversible(slip=slip).to(point.dtype), point)
+    assert audit.culprits == (("Reversible",) if slip else ())
+    assert audit.ok is not slip
+
+
 def test_a_wrong_one_is_told(point):
     """Without the part of the second layer, the first gets a part of its gradient."""
     report = gl.check(Reversible(slip=True).to(point.dtype), point)

@@ -320,13 +320,15 @@ class _Audit:
         self, wrong: list[Frame], nodes: set[Any], cut: list[Frame]
     ) -> tuple[str, ...]:
         """Names of parameters, then inputs, that are wrong by no fault of their own."""
-        own = {
-            id(variable.parameter)
-            for frame in wrong
-            for variable in self._outcomes[frame.number].wrong
-            if variable.parameter is not None
-        }
-        reached = {
+        own, reached = set(), set()
+        for frame in wrong:
+            found = (v.parameter for v in self._outcomes[frame.number].wrong)
+            keys = {id(parameter) for parameter in found if parameter is not None}
+            if frame.kind == "function":  # they are of layers that it calls
+                reached |= keys
+            else:
+                own |= keys
+        reached |= {
             id(node.variable)
             for node in nodes
             if getattr(node, "variable", None) is not None

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.labels import stopped_at
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
+from gradlab.subject.tensors.gradients.backward import with_added, without_grads
+from gradlab.subject.tensors.gradients.cotangents import is_reentrant
 from gradlab.subject.tensors.gradients.engine import run_backward
 from gradlab.subject.tensors.graph import graph_nodes
 
@@ -25,6 +27,7 @@ __all__ = [
     "length",
     "nearest_parameter",
     "nodes_behind",
+    "refuses_grad",
     "weighted_sums",
 ]
 
@@ -100,8 +103,21 @@ def weighted_sums(outputs: Sequence[Any], weights: Sequence[Any]) -> list[Any]:
     ]
 
 
-def gradients(outputs: list[Any], weights: list[Any], wrt: list[Any]) -> list[Any]:
+def refuses_grad(error: Exception) -> bool:
+    """Whether a re-entrant checkpoint does not run for chosen gradients.
+
+    That of torch says so, and those of others in nearly the same words.
+    """
+    return "heckpoint" in str(error) and ".grad()" in str(error)
+
+
+def gradients(
+    outputs: list[Any], weights: list[Any], wrt: list[Any], *, chosen: bool = True
+) -> list[Any]:
     """Take the gradient of weighted outputs.
+
+    With what a backward adds to the ``.grad`` of parameters itself: that of a
+    reversible network calls ``backward()``, and returns None for them.
 
     Parameters
     ----------
@@ -109,6 +125,9 @@ def gradients(outputs: list[Any], weights: list[Any], wrt: list[Any]) -> list[An
         Tensors; where the weight is None the output plays no part.
     wrt
         Tensors to differentiate by.
+    chosen
+        Whether to ask for these alone, where no re-entrant checkpoint is on the way;
+        else by ``backward()``, as training does.
 
     Returns
     -------
@@ -130,7 +149,8 @@ def gradients(outputs: list[Any], weights: list[Any], wrt: list[Any]) -> list[An
     if not pairs or not wrt:
         return [None] * len(wrt)
     try:
-        found = _backward(pairs, wrt)
+        with without_grads(wrt):
+            found = with_added(_backward(pairs, wrt, chosen=chosen), wrt)
     except ReplayError:
         raise
     except Exception as error:
@@ -142,15 +162,21 @@ def gradients(outputs: list[Any], weights: list[Any], wrt: list[Any]) -> list[An
     ]
 
 
-def _backward(pairs: list[tuple[Any, Any]], wrt: list[Any]) -> tuple[Any, ...]:
+def _backward(
+    pairs: list[tuple[Any, Any]], wrt: list[Any], *, chosen: bool
+) -> tuple[Any, ...]:
     """Send weights backwards, in memory of their own: a backward may write to them."""
     import torch
 
     outputs = [output for output, _ in pairs]
-    if all(_fits(output, weight) for output, weight in pairs):
+    chosen = chosen and not any(map(is_reentrant, nodes_behind(outputs)))
+    if chosen and all(_fits(output, weight) for output, weight in pairs):
         own = [weight.clone() for _, weight in pairs]
         return run_backward(outputs, own, wrt, keep=False, batched=False)
     sums = weighted_sums(outputs, [weight for _, weight in pairs])
+    if not chosen:
+        torch.autograd.backward(sums)  # which is added to what they have
+        return (None,) * len(wrt)
     found: tuple[Any, ...] = torch.autograd.grad(sums, wrt, allow_unused=True)
     return found
 

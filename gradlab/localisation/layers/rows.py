@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from gradlab.localisation.layers.audited import LayerRow, LayerState
 from gradlab.localisation.layers.flow import feeders
 from gradlab.localisation.layers.recording.frames import (
-    parameters_handed_in,
     source_of,
 )
 
@@ -127,8 +126,8 @@ def _never_called(
     reason, open_ = "was not called in this run", False
     if caller is not None:
         reason = f"was called inside the Function `{caller.type}` alone"
-        handed = {id(parameter) for parameter in parameters_handed_in(caller).values()}
-        open_ = any(p.requires_grad and id(p) not in handed for p in own)
+        left = {id(parameter) for parameter in owners.within(caller)}
+        open_ = not caller.adds_up and any(id(parameter) in left for parameter in own)
     if open_:
         reason += (
             ", which is not given its parameters: gl.check compares their gradients"

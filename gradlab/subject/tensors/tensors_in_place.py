@@ -11,7 +11,11 @@ import numpy as np
 
 from gradlab.errors import InputError, SubjectError
 from gradlab.subject.subject import SINGLE
-from gradlab.subject.tensors.gradients.backward import accumulated
+from gradlab.subject.tensors.gradients.backward import (
+    accumulated,
+    with_added,
+    without_grads,
+)
 from gradlab.subject.tensors.gradients.cotangents import has_reentrant_checkpoint
 from gradlab.subject.tensors.graph import graph_nodes
 from gradlab.subject.tensors.values import is_torch
@@ -205,15 +209,34 @@ def gradients_in_place(
         asked = wanted
         if not all(flag for _, flag in kept):
             asked = _on_the_same_memory(wanted, loss)
-        if has_reentrant_checkpoint([loss]):  # grad() does not reach what it holds
-            found = accumulated([loss.sum()], None, asked)
-        else:
-            found = torch.autograd.grad(loss.sum(), asked, allow_unused=True)
+        found = _of_loss(loss, asked)
         by_tensor = {id(t): g for t, g in zip(wanted, found, strict=True)}
         return {n: by_tensor.get(id(t)) for n, t in zip(names, tensors, strict=True)}
     finally:
         for tensor, flag in kept:
             tensor.requires_grad_(flag)
+
+
+def _of_loss(loss: Any, asked: Sequence[Any]) -> Sequence[Any]:
+    """Differentiate a loss, with what a backward on the way adds to ``.grad`` itself.
+
+    All of the graph takes part: a reversible block may lead to no parameter.
+    """
+    import torch
+
+    if has_reentrant_checkpoint([loss]):  # grad() does not reach what it holds
+        return accumulated([loss.sum()], None, asked)
+    own = {id(tensor) for tensor in asked}
+    others = (leaf for leaf in _leaves_behind(loss) if id(leaf) not in own)
+    every = [*asked, *(leaf for leaf in others if leaf.requires_grad)]
+    with without_grads(asked):
+        returned = torch.autograd.grad(loss.sum(), every, allow_unused=True)
+        return with_added(returned[: len(asked)], asked)
+
+
+def _leaves_behind(loss: Any) -> list[Any]:
+    behind = [getattr(node, "variable", None) for node in graph_nodes([loss.grad_fn])]
+    return list({id(leaf): leaf for leaf in behind if leaf is not None}.values())
 
 
 def _returned(result: Any, leaves: Sequence[Leaf]) -> dict[str, Any] | None:
@@ -243,8 +266,7 @@ def _on_the_same_memory(tensors: Sequence[Any], loss: Any) -> list[Any]:
 
     The tensors of ``state_dict()`` are the parameters' memory, and not the parameters.
     """
-    behind = [getattr(node, "variable", None) for node in graph_nodes([loss.grad_fn])]
-    leaves = {id(leaf): leaf for leaf in behind if leaf is not None}
+    leaves = {id(leaf): leaf for leaf in _leaves_behind(loss)}
     where = {(t.data_ptr(), t.shape, t.stride()): t for t in leaves.values()}
     return [
         t

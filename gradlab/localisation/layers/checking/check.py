@@ -17,7 +17,7 @@ from gradlab.localisation.layers.checking.probe import (
     Precision,
     quick,
 )
-from gradlab.localisation.layers.checking.raising import REENTRANT, failed_backward
+from gradlab.localisation.layers.checking.raising import failed_backward
 from gradlab.localisation.layers.checking.rounding import (
     over_longer_steps,
     right_without_casts,
@@ -36,7 +36,6 @@ from gradlab.localisation.layers.replaying.hidden_writes import writes_unseen
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
 from gradlab.subject.subject import SINGLE
-from gradlab.subject.tensors.gradients.cotangents import is_reentrant
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.frames import Frame
@@ -279,8 +278,6 @@ class Checker:
             return CallOutcome(LayerState.UNCHECKED, reason, first)
         purpose = deliberate(piece, product, [measure.label for measure in bad])
         purpose = purpose or right_without_casts(piece, self._seed)
-        if not purpose and piece.graph_has(is_reentrant):
-            purpose = f"{REENTRANT}; pass use_reentrant=False"
         if purpose:
             return CallOutcome(LayerState.UNCHECKED, purpose, bad[0])
         worst = max(bad, key=lambda measure: measure.error)

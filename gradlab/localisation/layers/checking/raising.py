@@ -17,13 +17,10 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.replaying.replay import Piece
     from gradlab.localisation.layers.variables import Variable
 
-__all__ = ["REENTRANT", "failed_backward"]
+__all__ = ["failed_backward"]
 
 _PARTICULARS = re.compile(r"[\[(\d]")  # shapes, dtypes and counts: not so in a replay
 _MOST = 32  # tensors that are asked for one by one
-REENTRANT = (
-    "uses re-entrant checkpointing, which cannot be asked for the gradient of one piece"
-)
 
 
 def failed_backward(piece: Piece, message: str, raised: str) -> CallOutcome:
@@ -38,10 +35,6 @@ def failed_backward(piece: Piece, message: str, raised: str) -> CallOutcome:
     raised
         What the backward of the whole model raised; "" if nothing.
     """
-    if "heckpoint" in message:
-        # that of torch has an option, which its message names; others have none
-        instead = "; pass use_reentrant=False" if "use_reentrant" in message else ""
-        return CallOutcome(LayerState.UNCHECKED, REENTRANT + instead)
     if "invalid gradient" in message and "shape" in message:
         return _wrong(piece, message, Character("wrong_shape", "", 1.0))
     if OVERWRITTEN in message and _alike(message, raised):

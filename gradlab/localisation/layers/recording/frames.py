@@ -80,6 +80,9 @@ class Frame:
         Gradient that the call handed on to each input: filled in by its own check.
     within
         Modules that a custom Function calls, which are part of it.
+    adds_up
+        Whether its backward adds to the ``.grad`` of their parameters, as that of a
+        reversible block does; None before it was run.
     """
 
     number: int
@@ -104,6 +107,7 @@ class Frame:
     input_cotangents: list[Any] = dataclasses.field(default_factory=list)
     within: list[Any] = dataclasses.field(default_factory=list)
     scribbles: bool = False  # whether its backward writes to the gradient it is given
+    adds_up: bool | None = None
 
     @property
     def depth(self) -> int:
@@ -122,6 +126,16 @@ class Frame:
 
         low = {torch.float32, torch.float16, torch.bfloat16, torch.complex64}
         return any(slot.value.dtype in low for slot in (*self.inputs, *self.outputs))
+
+    @property
+    def unasked(self) -> list[int]:
+        """Positions of inputs of floating point that the model asks no gradient of."""
+        return [
+            k
+            for k, slot in enumerate(self.inputs)
+            if not slot.wanted and self.parent is not None
+            if slot.value.is_floating_point() or slot.value.is_complex()
+        ]
 
     @property
     def title(self) -> str:

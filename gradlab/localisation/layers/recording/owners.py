@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from gradlab.localisation.layers.recording.frames import walk
+from gradlab.localisation.layers.recording.frames import parameters_handed_in, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gradlab.localisation.layers.recording.frames import Frame
+    from gradlab.localisation.layers.variables import Variable
 
 __all__ = ["Owners", "standing_in"]
 
@@ -90,15 +91,34 @@ class Owners:
 
         Those registered in the module, and in all below that it does not call: a
         ``ParameterList``, or a layer of which it reads the weight. Whether they are in
-        the graph does not matter: a weight read through ``.data`` is in none.
+        the graph does not matter: a weight read through ``.data`` is in none. Those of
+        the modules that a custom Function calls, if it may add to their ``.grad``.
         """
-        return [p for p in self._held(frame) if p.requires_grad]
+        found = self.within(frame) if frame.adds_up is not False else []
+        return found + [p for p in self._held(frame) if p.requires_grad]
+
+    def within(self, frame: Frame) -> list[Any]:
+        """Trainable parameters that a Function is not given, of modules it calls."""
+        given = {id(parameter) for parameter in parameters_handed_in(frame).values()}
+        found = {id(p): p for module in frame.within for p in self.own(module)}
+        return [p for key, p in found.items() if key not in given]
 
     def frozen(self, frame: Frame, *, whole: bool) -> list[Any]:
         """Parameters that a call reads and nobody trains; `whole` with those inside."""
         inside = [p for _, _, p in self._inside.get(id(frame.target), [])]
         found = inside if whole else self._held(frame)
         return [p for p in found if p is not None and not p.requires_grad]
+
+    def note_added(
+        self, frame: Frame, variables: Sequence[Variable], gradients: Sequence[Any]
+    ) -> None:
+        """Note in a call whether its backward adds to what only it can reach."""
+        if frame.adds_up is None and frame.within:
+            own = {id(parameter) for parameter in self.within(frame)}
+            frame.adds_up = any(
+                gradient is not None and id(variable.parameter) in own
+                for variable, gradient in zip(variables, gradients, strict=False)
+            )
 
     def _held(self, frame: Frame) -> list[Any]:
         called = {id(call.target) for call in walk(frame.children)}

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError, InputTypeError, SubjectError
 from gradlab.labels import tensor_wanted
-from gradlab.localisation.layers.products import all_finite, any_nonzero, weighted_sums
+from gradlab.localisation.layers.products import (
+    all_finite,
+    any_nonzero,
+    refuses_grad,
+    weighted_sums,
+)
 from gradlab.localisation.layers.recording.frames import Frame, walk
 from gradlab.localisation.layers.recording.intercept import intercepting
 from gradlab.localisation.layers.recording.recorder import Program, Recorder, Stale
@@ -231,7 +236,7 @@ def _backward(program: Program, recorder: Recorder, output: Any) -> Recording:
             gradients = gradients[: len(slots)]
         except Exception as error:  # noqa: BLE001 - whatever that code raises
             first = str(error).partition("\n")[0].partition("; expected")[0]
-            if "heckpoint" not in first:  # a re-entrant one refuses to be asked so
+            if not refuses_grad(error):  # which training does not ask for
                 raised = f"{type(error).__name__}: {first}"
             gradients = _any_gradients(program, slots, sums)
         for (frame, k), gradient in zip(slots, gradients, strict=True):

@@ -17,6 +17,7 @@ from gradlab.localisation.layers.products import (
     gradients,
     leaves_behind,
     nodes_behind,
+    refuses_grad,
 )
 from gradlab.localisation.layers.recording.frames import (
     may_use_others,
@@ -87,6 +88,7 @@ class Piece:
         self.bare = bare and frame.kind == "module"
         # Whether copies stand in for the parameters in a vector-Jacobian product.
         self._copied = raised or self.bare
+        self._chosen = True  # whether autograd is asked for chosen gradients
         self.evaluations = 0
         self._records = False  # whether differences are taken with autograd recording
         self.scratch = scratch or Scratch()
@@ -193,18 +195,17 @@ class Piece:
             found = self._reached(self.outputs_once(), {})
             self._parameters += [v.parameter for v in found if self._lasts(v)]
         with torch.enable_grad():
-            unasked = [
-                k
-                for k, slot in enumerate(self.frame.inputs)
-                if not slot.wanted and self.frame.parent is not None
-                if slot.value.is_floating_point() or slot.value.is_complex()
-            ]
-            try:
-                return self._product(unasked, only, seen)
-            except Exception:
-                if not unasked:
-                    raise
-                return self._product([], only, seen)
+            unasked = self.frame.unasked
+            while True:
+                try:
+                    return self._product(unasked, only, seen)
+                except Exception as error:
+                    if self._chosen and refuses_grad(error):
+                        self._chosen = False
+                    elif unasked:
+                        unasked = []
+                    else:
+                        raise
 
     def graph_has(self, test: Callable[[Any], bool]) -> bool:
         """Whether some node behind outputs, or what children take, passes a test."""
@@ -260,7 +261,8 @@ class Piece:
             ]
             stand_in.backward = True
             wrt += [leaf[k] for k in unasked]
-            found = gradients(outputs, cotangents, wrt)
+            found = gradients(outputs, cotangents, wrt, chosen=self._chosen)
+        self.owners.note_added(self.frame, variables, found)
         kept = [k for k, v in enumerate(variables) if self._lasts(v)]
         found = [found[k] for k in kept] + found[len(variables) :]
         variables = [variables[k] for k in kept]
@@ -303,6 +305,8 @@ class Piece:
     def _lasts(self, variable: Variable) -> bool:
         """Whether a parameter outlives a run: forward may make some for itself."""
         tensor = variable.parameter
+        if self.frame.adds_up is False and tensor is not None:
+            return False  # which a Function reaches, and brings no gradient
         if tensor is None or id(tensor) in self.owners.names:
             return True
         return any(leaf is tensor for leaf in leaves_behind(self.outputs_once()))

@@ -77,6 +77,7 @@ class ReverseMode(AnalyticDefaults):
         self.own_code: bool | None = None
         self._reenters = False  # a checkpoint does, as far as is known
         self._accumulates: bool | None = None  # None: not tried
+        self._astray: set[int] = set()  # inputs that a backward adds to by itself
         self._once = False  # a graph goes backwards once only, whatever is kept
 
     @property
@@ -104,7 +105,8 @@ class ReverseMode(AnalyticDefaults):
         if self._may_accumulate(problems):
             # one cotangent of all rows tells whether more comes that way
             trial = self._accumulated(seeds.sum(axis=0, keepdims=True))
-            self._accumulates = trial is not None and len(trial[1]) < len(problems)
+            more = bool(self._astray) or (trial and len(trial[1]) < len(problems))
+            self._accumulates = trial is not None and bool(more)
             if self._accumulates:
                 values, problems = self._accumulated(seeds) or (values, problems)
         named = {problem.where for problem in problems}
@@ -113,9 +115,9 @@ class ReverseMode(AnalyticDefaults):
 
     def _may_accumulate(self, problems: Sequence[Problem]) -> bool:
         """Whether a backward in the graph may bring what is missing by another way."""
-        missing = any(problem.kind == "none" for problem in problems)
+        missing = self._astray or any(problem.kind == "none" for problem in problems)
         other_ways = bool(self.own_code) or self._reenters
-        return missing and other_ways and self._accumulates is None
+        return bool(missing) and other_ways and self._accumulates is None
 
     def _otherwise(
         self, seeds: NDArray[np.float64]
@@ -258,7 +260,9 @@ class ReverseMode(AnalyticDefaults):
         if not (self.own_code or accumulates):
             return Backward(list(tensors), leaves, cells)
         standing = functools.partial(subject.program.standing, values)
-        return Backward(list(tensors), leaves, cells, standing, accumulates)
+        return Backward(
+            list(tensors), leaves, cells, standing, accumulates, self._astray
+        )
 
     def _pull(
         self, seeds: NDArray[np.float64], chosen: Sequence[int]

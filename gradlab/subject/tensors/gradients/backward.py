@@ -14,13 +14,13 @@ from gradlab.subject.tensors.outputs import cotangent_tensors
 from gradlab.subject.tensors.values import real_numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from gradlab.subject.tensors.values import Cell
 
-__all__ = ["Backward", "accumulated"]
+__all__ = ["Backward", "accumulated", "with_added", "without_grads"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +36,9 @@ class Backward:
         again, as an adjoint solver does, differentiates by what it finds there.
     accumulates
         Whether gradients are read from the ``.grad`` of the leaves, which are ours.
+    astray
+        Gets the positions of leaves that a backward has added something to by itself,
+        which nobody reads then.
     """
 
     outputs: list[Any]
@@ -45,6 +48,7 @@ class Backward:
         contextlib.nullcontext
     )
     accumulates: bool = False
+    astray: set[int] = dataclasses.field(default_factory=set)
     dtypes: list[set[Any]] = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,10 +82,18 @@ class Backward:
                     batched=batched,
                     at_once=at_once,
                 )
+                self._let_go()
         for dtypes, gradient in zip(self.dtypes, gradients, strict=True):
             if gradient is not None:
                 dtypes.add(gradient.dtype)
         return gradients
+
+    def _let_go(self) -> None:
+        """Note what went to the ``.grad`` of leaves, and leave them without."""
+        for which, leaf in enumerate(self.leaves):
+            if leaf.grad is not None:
+                self.astray.add(which)
+                leaf.grad = None
 
     def looped(
         self, seeds: NDArray[np.float64], *, keep: bool = True
@@ -186,20 +198,51 @@ def accumulated(
 ) -> tuple[Any, ...]:
     """Gradients as training gets them, which are added to the leaves.
 
-    These have the ``.grad`` afterwards that they had; whatever else the graph reaches
-    is for a guard to put back.
+    Whatever else the graph reaches is for a guard to put back.
     """
     import torch
 
+    with without_grads(leaves):
+        torch.autograd.backward(outputs, cotangents, retain_graph=keep)
+        return tuple(leaf.grad for leaf in leaves)
+
+
+@contextlib.contextmanager
+def without_grads(leaves: Sequence[Any]) -> Iterator[None]:
+    """Let leaves begin with no ``.grad``; they have the one they had afterwards.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> x.sum().backward()
+    >>> with without_grads([x]):
+    ...     (2 * x).sum().backward()
+    ...     print(x.grad)
+    tensor([2., 2.])
+    >>> x.grad
+    tensor([1., 1.])
+    """
     before = [leaf.grad for leaf in leaves]
     try:
         for leaf in leaves:
             leaf.grad = None
-        torch.autograd.backward(outputs, cotangents, retain_graph=keep)
-        return tuple(leaf.grad for leaf in leaves)
+        yield
     finally:
         for leaf, gradient in zip(leaves, before, strict=True):
             leaf.grad = gradient
+
+
+def with_added(returned: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+    """Sum gradients that were returned and what a backward has added to ``.grad``.
+
+    That of a reversible network calls ``backward()`` itself, and returns None.
+    """
+    both = zip(returned, (leaf.grad for leaf in leaves), strict=True)
+    return [
+        (one if two is None else two) if one is None or two is None else one + two
+        for one, two in both
+    ]
 
 
 def _places(tensors: Sequence[Any]) -> list[int | None]:
