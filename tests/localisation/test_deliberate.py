@@ -205,3 +205,13 @@ def test_what_refuses_chosen_gradients_is_audited_by_backward(own, slip):
     assert audit.culprits == (() if slip == 1.0 else ("Wrapper",))
     assert all(row.state != "unchecked" for row in audit.rows)
     assert x.grad is None
+
+
+def test_rows_that_are_renormalised_are_left_open_for_that():
+    """Whatever keeps the differences from an answer: max_norm overwrites the weight."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(10, 4, max_norm=1.0), nn.Flatten())
+    audit = gl.blame(model, torch.randint(10, (5, 4)), loss=lambda y: (y**3).mean())
+
+    assert not audit.culprits
+    assert "max_norm" in audit.table.set_index("name").loc["0"]["reason"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from gradlab.errors import InputError
 from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
@@ -175,3 +176,48 @@ def test_what_does_not_raise_is_right():
     _, _, audit = audited(after=False)
     assert {row.state for row in audit.rows} == {"right"}
     assert not audit.findings
+
+
+class Direct(torch.nn.Module):
+    """Calls forward itself, as modules of gpytorch do."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Linear(3, 2)
+
+    def __call__(self, x):
+        return self.forward(x)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def test_calls_that_nobody_can_listen_to_are_refused_in_words():
+    x = torch.ones(4, 3)
+    with pytest.raises(InputError, match="__call__ of its own") as refused:
+        gl.blame(Direct(), x, loss=lambda out: (out**2).sum())
+    assert "gradlab.check" in str(refused.value)
+    assert gl.check(Direct(), x, loss=lambda out: (out**2).sum()).ok
+
+
+class ArcFace(torch.nn.Module):
+    """A loss with class centres of its own, which no optimiser of the model has."""
+
+    def __init__(self):
+        super().__init__()
+        self.centres = torch.nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, embedding):
+        near = torch.nn.functional.normalize(embedding) @ self.centres.to(embedding)
+        return torch.nn.functional.cross_entropy(near, torch.tensor([0, 1, 2, 0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_parameters_of_a_loss_are_no_business_of_the_model(dtype):
+    """They cannot be exchanged for copies, and were said to get no gradient."""
+    torch.manual_seed(0)
+    loss = ArcFace()
+    model, x = torch.nn.Linear(3, 3, dtype=dtype), torch.randn(4, 3, dtype=dtype)
+    assert gl.blame(model, x, loss=loss).ok
+    wrong = torch.nn.Sequential(model, Wrong().to(dtype))
+    assert gl.blame(wrong, x, loss=loss).culprits == ("1",)

@@ -268,7 +268,8 @@ class Checker:
             if not open_ones:
                 return _right(product, measures)
             first = open_ones[0]
-            reason = {
+            purpose = deliberate(piece, product, [m.label for m in open_ones])
+            reason = purpose or {
                 "kink": f"{first.label} sits on a kink: its one-sided slopes differ in "
                 "every direction",
                 "coarse": "rounds coarsely inside, so only large steps see a slope, "

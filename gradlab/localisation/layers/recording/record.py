@@ -79,7 +79,7 @@ def record(program: Program) -> Recording:
     Raises
     ------
     InputError, InputTypeError
-        If the loss is not a scalar tensor.
+        If the loss is not a scalar tensor, or nobody can listen to the model's calls.
     SubjectError
         If the model or the loss raises.
     """
@@ -87,6 +87,12 @@ def record(program: Program) -> Recording:
     stale = recorder.stale()
     if stale:
         recorder, output = _forward(program, stale)
+    if not recorder.frames or recorder.frames[0].target is not program.module:
+        raise InputError(
+            f"{program.title} answers calls by a __call__ of its own, past "
+            "torch.nn.Module.__call__, where an audit listens to its layers; compare "
+            "the gradients of its parameters by gradlab.check"
+        )
     return _backward(program, recorder, output)
 
 

@@ -17,6 +17,7 @@ from gradlab.localisation.layers.products import (
     gradients,
     leaves_behind,
     nodes_behind,
+    parameters_behind,
     refuses_grad,
 )
 from gradlab.localisation.layers.recording.frames import (
@@ -193,7 +194,9 @@ class Piece:
 
         if self._copied and may_use_others(self.frame):  # see which it uses
             found = self._reached(self.outputs_once(), {})
-            self._parameters += [v.parameter for v in found if self._lasts(v)]
+            used = (variable.parameter for variable in found)
+            # no copy can stand in for one that a loss has of its own
+            self._parameters += [p for p in used if self.owners.places(p)]
         with torch.enable_grad():
             unasked = self.frame.unasked
             while True:
@@ -313,18 +316,11 @@ class Piece:
 
     def _reached(self, outputs: list[Any], leaf: dict[Any, Any]) -> list[Variable]:
         """Parameters of other modules that this piece's own code uses."""
-        import torch
-
-        known = {id(parameter) for parameter in self._parameters}
-        known |= {id(tensor) for tensor in leaf.values()}
-        found = []
-        for tensor in leaves_behind(outputs):
-            if id(tensor) in known or not isinstance(tensor, torch.nn.Parameter):
-                continue
-            known.add(id(tensor))
-            label, base = self.owners.name(tensor), tensor.detach()
-            found.append(Variable(label, "parameter", None, base, tensor))
-        return found
+        known = [*self._parameters, *leaf.values()]
+        return [
+            Variable(self.owners.name(p), "parameter", None, p.detach(), p)
+            for p in parameters_behind(outputs, known)
+        ]
 
     def change(
         self, product: Product, moved: Callable[[Variable], Callable[[], Any] | None]
