@@ -4,7 +4,8 @@ For an analytic value a, a numeric value n and its error bar e:
 
 - DISAGREES when ``|a - n|`` exceeds both ``atol + rtol * max(|a|, |n|)`` and
   ``SAFETY * e``;
-- UNDECIDED when e is so large that an error worth caring about would hide in it;
+- UNDECIDED when e is so large that an error worth caring about would hide in it, or
+  one that does not quite: a and n are two bars apart that are not fine;
 - AGREES otherwise.
 
 "Worth caring about" is measured in the entry's own units first: ten percent of its
@@ -48,6 +49,9 @@ __all__ = [
 
 # Entries whose whole effect on f is below this fraction of the largest do not matter.
 NEGLIGIBLE = 1e-7
+# Bars that a and n are apart, beyond the tolerance, which a right gradient hardly is;
+# and parts of an entry, up to which nobody cares what hides in its bar.
+_ASTRAY, _FINE = 2.0, 1e-3
 # Of what an input itself does to f, and roundings of what matters most: what is off by
 # more is no rounding of a slope that is seen.
 _SEEN, _SHORT_SUM = 1e-3, 64.0
@@ -293,16 +297,18 @@ def _judge_band(
         least = np.maximum(few * rounding, _SEEN * row.effect)
         told = tells(numeric, error)
         rounding = np.where(told, np.minimum(rounding, least), rounding)
-        bound = np.maximum(allowed, SAFETY * error) + leniency.slack
-        bound += rounding / own
+        forgiven = leniency.slack + rounding / own
         difference = np.abs(analytic - numeric)
         # equal infinities: nothing to compare, nothing to fear
-        wrong = difference > bound
+        wrong = difference > np.maximum(allowed, SAFETY * error) + forgiven
+        astray = difference > np.maximum(allowed, _ASTRAY * error) + forgiven
+        astray &= SAFETY * error > _FINE * size
         # what is forgiven anyway needs no narrower bar
         bearable = _bearable(size, units.scales, units.matters, still)
         blind = SAFETY * error > np.maximum(bearable, allowed)
     verdicts = np.zeros(wrong.shape, dtype=np.int8)  # AGREES
     blind |= ~np.isfinite(error)
+    blind |= astray
     if blind.any():
         verdicts[blind] = Verdict.UNDECIDED
     if wrong.any():

@@ -44,6 +44,9 @@ def verdict_of(analytic, numeric, error, **options):
         (2.0, 2.0 + 1e-6, 1e-11, Verdict.AGREES),  # within rtol
         (2.0, 2.0 + 1e-5, 1e-11, Verdict.DISAGREES),
         (2.0, 2.0 + 1e-5, 1e-5, Verdict.AGREES),  # within the error bar
+        (2.0, 2.0 + 5e-5, 2e-5, Verdict.AGREES),  # beside a bar that is fine
+        (2.0, 2.01, 4e-3, Verdict.UNDECIDED),  # a bar that is not, and not within it
+        (2.0, 2.007, 4e-3, Verdict.AGREES),
         (2.0, 1.0, 10.0, Verdict.UNDECIDED),  # nothing can be told
         (2.0, 2.0, 10.0, Verdict.UNDECIDED),  # luck is not agreement
         (1e-7, -1e-7, 1e-12, Verdict.DISAGREES),  # small entries count
