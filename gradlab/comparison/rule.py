@@ -4,8 +4,7 @@ For an analytic value a, a numeric value n and its error bar e:
 
 - DISAGREES when ``|a - n|`` exceeds both ``atol + rtol * max(|a|, |n|)`` and
   ``SAFETY * e``;
-- UNDECIDED when e is so large that an error worth caring about would hide in it, or
-  one that does not quite: a and n are two bars apart that are not fine;
+- UNDECIDED when e hides what is worth caring about, or they are two coarse e apart;
 - AGREES otherwise.
 
 "Worth caring about" is measured in the entry's own units first: ten percent of its
@@ -298,8 +297,7 @@ def _judge_band(
         told = tells(numeric, error)
         rounding = np.where(told, np.minimum(rounding, least), rounding)
         forgiven = leniency.slack + rounding / own
-        difference = np.abs(analytic - numeric)
-        # equal infinities: nothing to compare, nothing to fear
+        difference = np.abs(analytic - numeric)  # nan, and not wrong, of infinities
         wrong = difference > np.maximum(allowed, SAFETY * error) + forgiven
         astray = difference > np.maximum(allowed, _ASTRAY * error) + forgiven
         astray &= SAFETY * error > _FINE * size
