@@ -39,7 +39,9 @@ __all__ = [
 ]
 
 _NAMED = 4  # inputs that a remark lists by name
-_ROUGH = 1e-3  # relative: round-off that hides the factor of an entry
+# Relative: round-off that hides the factor of an entry; in roundings of what computes
+# it, for half precision has no digits of its own to lose.
+_ROUGH, _DIGITS = 1e-3, 16.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -146,7 +148,7 @@ def as_parts(subject: Subject, blocks: list[Block]) -> tuple[Part, ...]:
         Part(
             which=block.which,
             positions=block.positions,
-            analytic=_formula(block),
+            analytic=_formula(subject, block),
             numeric=_shared(block, "value"),
             error=_shared(block, "error"),
             verdicts=block.verdicts,
@@ -162,7 +164,7 @@ def as_parts(subject: Subject, blocks: list[Block]) -> tuple[Part, ...]:
     )
 
 
-def _formula(block: Block) -> Any:
+def _formula(subject: Subject, block: Block) -> Any:
     """Give the analytic side that a mistake is looked for in; it is made once.
 
     A slope that short arithmetic rounds to zero breaks the one factor of all others, so
@@ -177,7 +179,8 @@ def _formula(block: Block) -> Any:
         own = block.analytic
         with np.errstate(all="ignore"):
             right = block.gap <= np.maximum(block.allowed, SAFETY * block.error)
-            rough = np.abs(own - precise) > _ROUGH * np.abs(precise)
+            least = max(_ROUGH, _DIGITS * subject.epsilon)
+            rough = np.abs(own - precise) > least * np.abs(precise)
         rough &= np.isfinite(precise) & ~(block.wrong & right)
         return np.where(rough, precise, own)
 

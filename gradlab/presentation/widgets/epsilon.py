@@ -140,7 +140,10 @@ class EpsilonSweep(LiveView):
             ]
         else:
             methods = (*self.sweep.methods, name)
-            self._sweeps[self.dtype] = _sweep(self._report, self.sweep, methods)
+            fresh = _sweep(self._report, self.sweep, methods)
+            if name not in fresh.methods:
+                raise InputError(next(r for r in fresh.remarks if r.startswith(name)))
+            self._sweeps[self.dtype] = fresh
         self._turn(self.dtype, name)
         return {}, {}
 

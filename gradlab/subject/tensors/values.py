@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Cell",
     "as_parameter",
+    "bare",
     "dtype_name",
     "is_differentiable",
     "is_double",
@@ -144,6 +145,13 @@ def as_parameter(tensor: Any, *, requires_grad: bool = False) -> Any:
     import torch
 
     return torch.nn.Parameter(tensor, requires_grad=requires_grad)
+
+
+def bare(tensor: Any) -> Any:
+    """Give the numbers of a tensor whose class may add otherwise, as a Lie group does."""
+    import torch
+
+    return tensor if type(tensor) is torch.Tensor else tensor.as_subclass(torch.Tensor)
 
 
 def private_copy(tensor: Any, dtype: Any = None) -> Any:
@@ -280,7 +288,7 @@ class Cell:
         import torch
 
         # the user's function may have made it require grad
-        plain = self.own().detach()
+        plain = bare(self.own().detach())
         return torch.view_as_real(plain) if plain.dtype.is_complex else plain
 
     def tensor(self) -> Any:

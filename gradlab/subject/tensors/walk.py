@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.subject.tensors.values import bare
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -43,7 +45,7 @@ def displace(
         cell.lending.moves[start] = moves, factor
         return
     with torch.no_grad():
-        real, origin = cell.real(), cell.source.detach()
+        real, origin = cell.real(), bare(cell.source.detach())
         if origin.dtype.is_complex:
             origin = torch.view_as_real(origin.resolve_conj())
         there = _on_device(moves, real.device)
