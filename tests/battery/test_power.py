@@ -8,6 +8,7 @@ from scipy import special
 
 import gradlab as gl
 from gradlab import Verdict
+from tests.sizes import drawn
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 
@@ -32,6 +33,7 @@ SUBJECTS = {
     "single inside": (lambda x: float(np.cos(x.astype("f4")).sum()),
                       lambda x: -np.sin(x), 1.0),
 }  # fmt: skip
+SEEDS = drawn(3, 5)
 ABOVE, BELOW = (1.05, 2.0, 10.0), (0.01, 0.1)
 
 
@@ -53,7 +55,7 @@ def trials():
     """For each subject and seed: clean, then single errors above and below power."""
     clean, above, below = {}, {}, {}
     for name, (*_, scale) in SUBJECTS.items():
-        for seed in range(5):
+        for seed in range(SEEDS):
             rng = np.random.default_rng([7, seed])
             x = scale * rng.normal(size=6)
             found, power = verdict(name, x)
@@ -83,7 +85,7 @@ def test_power_is_true():
     tiny = [v for (_, _, factor), v in below.items() if factor == min(BELOW)]
 
     assert [k for k, v in clean.items() if v == Verdict.DISAGREES] == []
-    assert len(above) > 100
+    assert len(above) > 20 * SEEDS
     assert len(missed) <= 0.01 * len(above), missed
     assert np.mean([v != Verdict.DISAGREES for v in tiny]) > 0.5
 

@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 
 from gradlab.blaming import blame  # noqa: E402
 from gradlab.localisation.layers.audited import LayerState  # noqa: E402
+from tests.sizes import drawn  # noqa: E402
 from tests.specimens.functions import Spoiled  # noqa: E402
 
 pytestmark = pytest.mark.untraced
@@ -155,7 +156,9 @@ def test_waves_shorter_than_a_step_are_not_taken_for_a_plateau(factor, dtype):
     torch.manual_seed(3)
     x = (2 * torch.rand(16, 3) - 1).to(dtype).requires_grad_()
 
-    found = (blame(Octaves(factor), x, seed=seed).culprits for seed in range(20))
+    found = (
+        blame(Octaves(factor), x, seed=seed).culprits for seed in range(drawn(6, 20))
+    )
 
     if factor == 1.0:
         assert set(found) == {()}
@@ -187,7 +190,7 @@ def test_kinks_that_cancel_are_no_mistake(at_zero):
     def loss(out):
         return (out * weights).sum()
 
-    for seed in range(100):
+    for seed in range(drawn(20, 100)):
         assert blame(model, x.requires_grad_(), loss=loss, seed=seed).culprits == ()
 
 
