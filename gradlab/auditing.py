@@ -101,7 +101,7 @@ def audited(
         evaluations=raw.evaluations,
         seconds=raw.seconds,
         steps=raw.steps,
-        live=dataclasses.replace(live, mistakes=mistakes),
+        live=dataclasses.replace(live, mistakes=mistakes, in_doubt=raw.in_doubt),
     )
 
 

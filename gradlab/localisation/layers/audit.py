@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import InputError, SubjectError
 from gradlab.localisation.layers.audited import INTERRUPTED, LayerRow, LayerState
+from gradlab.localisation.layers.checking.all_of_it import may_be_right
 from gradlab.localisation.layers.checking.call_outcome import (
     CallOutcome,
     as_far_as_it_matters,
@@ -28,10 +29,7 @@ from gradlab.localisation.layers.of_function import stands_for_function
 from gradlab.localisation.layers.recording.frames import owner_name, source_of, walk
 from gradlab.localisation.layers.recording.hooks import hooked_inputs
 from gradlab.localisation.layers.recording.intercept import installed
-from gradlab.localisation.layers.recording.record import (
-    record,
-    same_outputs,
-)
+from gradlab.localisation.layers.recording.record import record, same_outputs
 from gradlab.localisation.layers.recording.state import kept_attributes, private_buffers
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.localisation.layers.rows import hooked_row, rows_of
@@ -81,6 +79,7 @@ class RawAudit:
     evaluations: int
     seconds: float
     steps: float
+    in_doubt: bool = False  # whether the model's gradient may be right all the same
 
 
 def audit(
@@ -165,7 +164,8 @@ class _Audit:
                 missing = CallOutcome(LayerState.UNCHECKED, INTERRUPTED)
                 self._outcomes.setdefault(frame.number, missing)
         wrong = self._in_order(frames)
-        nodes, cut = upstream((frame, self._outcomes[frame.number]) for frame in wrong)
+        told = [(frame, self._outcomes[frame.number]) for frame in wrong]
+        nodes, cut = upstream(told)
         polluted = self._polluted(frames, nodes, cut)
         through = owner_name(wrong[0]) if wrong else ""
         rows = rows_of(
@@ -193,6 +193,7 @@ class _Audit:
             evaluations=self._checker.evaluations,
             seconds=seconds,
             steps=seconds / max(self._checker.product_seconds, 1e-9),
+            in_doubt=not hooked and may_be_right(self._program, told, names),
         )
 
     def _check(self, frame: Frame) -> None:

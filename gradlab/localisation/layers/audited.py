@@ -154,6 +154,8 @@ class LayerLive:
         Arguments of `gradlab.blame`.
     mistakes
         What the findings on layers are made of, in their order.
+    in_doubt
+        Whether only Functions are wrong, and the gradient of the model roughly right.
     """
 
     module: Any
@@ -162,6 +164,7 @@ class LayerLive:
     loss: Callable[[Any], Any] | None
     seed: int
     mistakes: tuple[LayerMistake, ...] = ()
+    in_doubt: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -148,7 +148,7 @@ def as_parameter(tensor: Any, *, requires_grad: bool = False) -> Any:
 
 
 def bare(tensor: Any) -> Any:
-    """Give the numbers of a tensor whose class may add otherwise, as a Lie group does."""
+    """Give the numbers of a tensor whose class may add otherwise, as a group does."""
     import torch
 
     return tensor if type(tensor) is torch.Tensor else tensor.as_subclass(torch.Tensor)

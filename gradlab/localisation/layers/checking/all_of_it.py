@@ -1,0 +1,98 @@
+"""Whether the gradient of a whole model is right where a Function of it is wrong.
+
+A Function may hand on what is no derivative of the numbers that it returns, and be
+right where it is used: one that attaches gradients which were computed elsewhere to a
+value, or one whose backward speaks of the tangent space of a group, as the next one
+understands it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from gradlab.localisation.layers.recording.owners import standing_in
+from gradlab.localisation.layers.recording.record import run_with_sums
+from gradlab.localisation.layers.replaying.directions import Direction
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from gradlab.localisation.layers.checking.call_outcome import CallOutcome
+    from gradlab.localisation.layers.recording.frames import Frame
+    from gradlab.localisation.layers.recording.recorder import Program
+
+__all__ = ["may_be_right"]
+
+_DIRECTIONS = 2
+_STEP = 1e-2  # of the sizes: long, for models in single precision
+_CLOSE = 0.05  # relative: what is farther apart is no matter of the step
+
+
+def may_be_right(
+    program: Program,
+    wrong: Sequence[tuple[Frame, CallOutcome]],
+    names: Sequence[str],
+) -> bool:
+    """Whether Functions alone are wrong, and what they lead to is roughly right.
+
+    Runs the model three times or six, where no simple mistake is known of any of them.
+    What is right for certain needs a closer look.
+
+    Parameters
+    ----------
+    program
+        A model.
+    wrong
+        Calls in it.
+    names
+        Of parameters behind them; others are left out.
+    """
+    if not wrong or not all(_is_odd(*pair) for pair in wrong):
+        return False
+    wanted = {program.owners.names.get(id(p), ""): p for p in _parameters(program)}
+    chosen = [wanted[name] for name in names if name in wanted]
+    if not chosen:
+        return False
+    try:
+        seeds = range(program.seed, program.seed + _DIRECTIONS)
+        return all(_alike(program, chosen, seed) for seed in seeds)
+    except Exception:  # noqa: BLE001 - the user's code, at points it was not at before
+        return False
+
+
+def _is_odd(frame: Frame, outcome: CallOutcome) -> bool:
+    """Whether a Function is wrong by no factor, and the loss depends on its backward.
+
+    What the forward itself differentiates (a force) is right by a wrong Function too.
+    """
+    known = outcome.character is not None and outcome.character.kind != "unknown"
+    simple = known or outcome.raised or outcome.hook
+    return frame.kind == "function" and frame.reached and not simple
+
+
+def _parameters(program: Program) -> list[Any]:
+    return [p for p in program.module.parameters() if p.requires_grad]
+
+
+def _alike(program: Program, chosen: list[Any], seed: int) -> bool:
+    import torch
+
+    lines = [Direction(p.detach(), seed + k) for k, p in enumerate(chosen)]
+    sums = run_with_sums(program)[1]
+    found = torch.autograd.grad(sums, chosen, allow_unused=True)
+    analytic = math.fsum(
+        line.slope(gradient)[0] for line, gradient in zip(lines, found, strict=True)
+    )
+    ends = []
+    for sign in (1.0, -1.0):
+        moved = [_recorded(line.move(sign * _STEP)) for line in lines]
+        with standing_in(program.owners, zip(chosen, moved, strict=True)):
+            ends.append(math.fsum(float(s) for s in run_with_sums(program)[1]))
+    numeric = (ends[0] - ends[1]) / (2 * _STEP)
+    return abs(analytic - numeric) <= _CLOSE * max(abs(analytic), abs(numeric))
+
+
+def _recorded(value: Callable[[], Any]) -> Callable[[], Any]:
+    """Make values that require grad: a sum without history would be left out."""
+    return lambda: value().requires_grad_()
