@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.sizes import drawn
 
 torch = pytest.importorskip("torch")
 
-SEEDS = range(2)
+SEEDS = range(drawn(1, 3))
 
 
 def rounded(x, digits):
