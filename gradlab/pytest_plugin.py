@@ -124,7 +124,7 @@ def _asserted(failure: pytest.ExceptionInfo[BaseException]) -> list[str]:
 
 def _results(value: Any) -> Iterator[Any]:
     """Yield the results of gradlab in a value: itself, or the members of a list."""
-    inside = value.values() if isinstance(value, dict) else value
+    inside = dict.values(value) if isinstance(value, dict) else value
     for each in inside if isinstance(value, dict | list | tuple) else [value]:
         if type(each).__module__.startswith("gradlab.") and "\n" in repr(each):
             yield each

@@ -9,6 +9,7 @@ import random
 import numpy as np
 import pytest
 
+import gradlab as gl
 from gradlab.subject.state_guard import HiddenState, StateGuard
 from tests.specimens.guarded import Net, names
 
@@ -358,3 +359,28 @@ def test_numpy_error_state_is_restored():
 
     assert np.geterr() == before
     assert names(guard) == {("setting", "numpy.errstate")}
+
+
+class Lazy(dict):
+    """Makes its values when somebody asks for them, as registries of models do."""
+
+    def items(self):
+        raise ImportError("one of a thousand models cannot be imported here")
+
+    keys = values = __iter__ = items
+
+    def __len__(self):
+        return 1000
+
+
+def test_a_dictionary_is_saved_by_what_is_in_it():
+    """And not by what its class makes of that: peft holds one of all transformers."""
+    kept, x = Lazy(), np.ones(3)
+    dict.__setitem__(kept, "last", "nothing")
+
+    def f(x):
+        dict.__setitem__(kept, "last", float(x[0]))
+        return (x**2).sum()
+
+    assert gl.check(f, x, grad=lambda x: 2 * x).verdict == gl.Verdict.AGREES
+    assert dict.__getitem__(kept, "last") == "nothing"

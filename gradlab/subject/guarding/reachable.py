@@ -164,11 +164,14 @@ class _Walk:
             self._instance(value, path, depth, root)
 
     def _mapping(self, value: Any, path: Path, depth: int, root: int) -> None:
-        if isinstance(value, dict):
+        kind: Any = (
+            dict if isinstance(value, dict) else type(value)
+        )  # which may compute
+        if kind is dict:
             self.found.containers.append(Found(value, path, root))
             if id(value) in self.found.foreign:
-                self._mark_foreign(value.values())
-        for key, item in self._first(path, tuple(value.items()), depth):
+                self._mark_foreign(dict.values(value))
+        for key, item in self._first(path, tuple(kind.items(value)), depth):
             if type(item) not in LEAF_TYPES:
                 self._push(item, (path, "item", key), depth, root)
         if type(value) not in _BARE:

@@ -147,27 +147,31 @@ def _kind_of_member(path: Path, name: object) -> str:
 class SavedDict:
     """A ``dict`` or an instance's ``__dict__``: same keys, same values, same order."""
 
-    __slots__ = ("_clear", "_keys", "_path", "_root", "_space", "_store", "_values")
+    __slots__ = ("_base", "_keys", "_path", "_root", "_space", "_values")
 
     def __init__(self, found: Found, style: str = "item") -> None:
         self._space: dict[Any, Any] = found.value
         self._path = found.path if style == "item" else (found.path, "attr", "__dict__")
         self._root = found.root
-        self._keys = tuple(self._space)
-        self._values = tuple(self._space.values())
-        # An OrderedDict keeps a list of its own, which dict's methods would not update.
+        # What is in it, and not what its class makes of that, which may take long. An
+        # OrderedDict keeps a list of its own, which dict's methods would not update.
         ordered = isinstance(self._space, collections.OrderedDict)
-        base: Any = collections.OrderedDict if ordered else dict
-        self._clear, self._store = base.clear, base.__setitem__
+        self._base: Any = collections.OrderedDict if ordered else dict
+        self._keys = self._now()
+        self._values = tuple(self._base.values(self._space))
+
+    def _now(self) -> tuple[Any, ...]:
+        """Keys as they are now."""
+        return tuple(self._base.keys(self._space))
 
     def _intact(self) -> bool:
-        space = self._space
+        size = dict.__len__(self._space)
         if not self._keys:  # most of a module's hook dictionaries
-            return not space
+            return not size
         return (
-            len(space) == len(self._keys)
-            and _identical(tuple(space), self._keys)
-            and _identical(tuple(space.values()), self._values)
+            size == len(self._keys)
+            and _identical(self._now(), self._keys)
+            and _identical(tuple(self._base.values(self._space)), self._values)
         )
 
     def changes(self) -> Iterator[Change]:
@@ -175,7 +179,7 @@ class SavedDict:
         if self._intact():
             return
         then = dict(zip(self._keys, self._values, strict=True))
-        now = dict(self._space)
+        now = dict(dict.items(self._space))
         keys = [
             key
             for key in {**then, **now}
@@ -200,22 +204,22 @@ class SavedDict:
         """Put back what differs, see `SavedBinding`."""
         if self._intact():
             return
-        space, store = self._space, self._store
+        space, base = self._space, self._base
         then = zip(self._keys, self._values, strict=True)
         target = [
-            (key, kept(space.get(key, ABSENT), value, keep_tallies))
+            (key, kept(dict.get(space, key, ABSENT), value, keep_tallies))
             for key, value in then
         ]
         if keep_tallies:
             target += self._counted()
-        if not _identical(tuple(space), [key for key, _ in target]):
-            self._clear(space)
+        if not _identical(self._now(), [key for key, _ in target]):
+            base.clear(space)
         for key, value in target:
-            store(space, key, value)
+            base.__setitem__(space, key, value)
 
     def _counted(self) -> list[tuple[Any, Any]]:
         """List new keys of a dictionary that counts: all of them hold integers."""
-        now, then = tuple(self._space.items()), len(self._keys)
+        now, then = tuple(self._base.items(self._space)), len(self._keys)
         counts = (
             self._path[1:] != ("attr", "__dict__")
             and _identical([key for key, _ in now[:then]], self._keys)
