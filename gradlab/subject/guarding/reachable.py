@@ -164,9 +164,7 @@ class _Walk:
             self._instance(value, path, depth, root)
 
     def _mapping(self, value: Any, path: Path, depth: int, root: int) -> None:
-        kind: Any = (
-            dict if isinstance(value, dict) else type(value)
-        )  # which may compute
+        kind: Any = dict if isinstance(value, dict) else type(value)  # may compute
         if kind is dict:
             self.found.containers.append(Found(value, path, root))
             if id(value) in self.found.foreign:
