@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from gradlab.localisation.layers.checking.rounding import (
     over_longer_steps,
     right_without_casts,
     shortening_watched,
+    without_lossless_casts,
     without_short_numbers,
 )
 from gradlab.localisation.layers.checking.tensor_hooks import tensor_hook
@@ -181,6 +183,10 @@ class Checker:
         """Check as it is; where it casts inside, without that as well."""
         shortened: list[str] = []
         outcome = self._compared(piece, shortened)
+        if shortened and piece.raised and not outcome.doubtful:
+            left: list[str] = []
+            with contextlib.suppress(Exception), without_lossless_casts(piece):
+                outcome, shortened = self._compared(piece, left), left
         if not shortened or outcome.doubtful or outcome.state is LayerState.WRONG:
             return outcome
         try:

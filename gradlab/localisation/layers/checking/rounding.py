@@ -23,6 +23,7 @@ __all__ = [
     "over_longer_steps",
     "right_without_casts",
     "shortening_watched",
+    "without_lossless_casts",
     "without_short_numbers",
 ]
 
@@ -47,6 +48,20 @@ def shortening_watched(*, own: bool = True) -> Iterator[list[str]]:
 def without_short_numbers() -> Iterator[None]:
     """Leave out casts to less than float64, which is the default dtype meanwhile."""
     with double_default(), Casts.shorter().left_out():
+        yield
+
+
+@contextlib.contextmanager
+def without_lossless_casts(piece: Piece) -> Iterator[None]:
+    """Leave out casts that lose nothing of what the model computes in.
+
+    ``logits.float()`` is none in a model of single precision, and rounds where a piece
+    of it is raised to double.
+    """
+    slots = (*piece.frame.inputs, *piece.frame.outputs)
+    dtypes = {slot.value.dtype for slot in slots}
+    numbers = [d for d in dtypes if d.is_floating_point or d.is_complex]
+    with Casts.harmless(numbers).left_out():
         yield
 
 
