@@ -183,32 +183,40 @@ class Checker:
         """Check as it is; where it casts inside, without that as well."""
         shortened: list[str] = []
         outcome = self._compared(piece, shortened)
-        if shortened and piece.raised and not outcome.doubtful:
-            left: list[str] = []
-            with contextlib.suppress(Exception), without_lossless_casts(piece):
-                outcome, shortened = self._compared(piece, left), left
         if not shortened or outcome.doubtful or outcome.state is LayerState.WRONG:
             return outcome
         try:
             with without_short_numbers():
-                again = self._compared(piece, [], again=True)
+                again = self._compared(piece, [], again=True, lossless=True)
         except Exception:  # noqa: BLE001 - the user's code may not take float64 at all
             return outcome
         wrong = again.state is LayerState.WRONG
         return dataclasses.replace(again, wide=True) if wrong else outcome
 
     def _compared(
-        self, piece: Piece, shortened: list[str], *, again: bool = False
+        self,
+        piece: Piece,
+        shortened: list[str],
+        *,
+        again: bool = False,
+        lossless: bool = False,
     ) -> CallOutcome:
         """Compare both sides; functions that leave fewer digits are put in a list.
 
-        Where some do `again`, steps are taken that are long enough to see beyond.
+        Where some do `again`, steps are taken that are long enough to see beyond. With
+        `lossless`, casts that lose nothing in the model are left out already.
         """
         frame = piece.frame
         began = time.perf_counter()
         with shortening_watched(own=not is_torchs(frame)) as seen_short:
             product = piece.product()
         shortened += seen_short
+        if shortened and piece.raised and not lossless:
+            left: list[str] = []
+            with contextlib.suppress(Exception), without_lossless_casts(piece):
+                found = self._compared(piece, left, lossless=True)
+                shortened[:] = left
+                return found
         self.product_seconds += time.perf_counter() - began
         unfit = unfit_to_compare(piece, product, known=again)
         if unfit is not None:
