@@ -79,6 +79,7 @@ def audited(
         (meter or Meter()).watching() as watched,
     ):
         program = Program.of(live, guard.generators)
+        program = dataclasses.replace(program, known_wrong=meter is not None)
 
         def whole() -> Any:
             return module(*inputs, **kwargs)

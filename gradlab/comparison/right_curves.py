@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.relative_errors import relative_error
-from gradlab.differentiation.error_curves import CurveReading, envelope, flat_part
+from gradlab.differentiation.error_curves import (
+    FEW,
+    NOTHING,
+    CurveReading,
+    envelope,
+    flat_part,
+)
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -22,8 +28,6 @@ _ROUGH = 1e-6  # a floor above this is noise, whatever the slope of the curve
 _NOISY = 1e5  # times the expected rounding: beyond, f is noisier than its arithmetic
 _DIGITS = 64.0  # rounding units of one: what values near it lose
 _REACHES = 1e-3  # of the size of f over its slope: a step that bends most functions
-_FEW = 6  # steps: fewer make no curve
-_NOTHING = 0.3  # relative errors above this leave not one digit
 _RISEN = 3.0  # times the floor: a side of a V
 _FAR = 1e3  # times rounding: what no rounding does
 _SPREAD = 3.0  # noise of f over that of its quotients, relative and symmetric: 2 to 4
@@ -119,7 +123,7 @@ def _equal_up_to(
 ) -> str:
     """Say up to where both sides are the same number; "" if that is nowhere."""
     first = int(np.argmax(error > 0)) if error.any() else 0
-    if first == 0 or not (error[first + 1 :] > _NOTHING).all():
+    if first == 0 or not (error[first + 1 :] > NOTHING).all():
         return ""
     last = short(steps[first - 1])
     if (error[first:] == 1).all():  # beside a gradient of 0 every error is 1
@@ -143,10 +147,10 @@ def _not_shown(
 ) -> str:
     """Say that no step gives a digit of what is right; "" if one does."""
     least = float(error.min(initial=np.inf))
-    if not curve.floor > _NOTHING or (error.size < _FEW and least <= _NOTHING):
+    if not curve.floor > NOTHING or (error.size < FEW and least <= NOTHING):
         return ""
     at = short(steps[int(np.argmin(error))])
-    which = "no step" if least > _NOTHING else "no run of steps"
+    which = "no step" if least > NOTHING else "no run of steps"
     return (
         f"correct by the check; {which} of this ladder shows it: the smallest error is "
         f"{short(least)}, at step {at}"
@@ -240,7 +244,7 @@ def _without_curve(steps: NDArray[np.float64], curves: Curves) -> str:
     error = curves.error[np.isfinite(curves.error)]
     if not error.any():
         return "correct: both sides are exactly equal at every step"
-    if error.size < _FEW:
+    if error.size < FEW:
         lowest = int(np.nanargmin(curves.error))
         return (
             f"correct: error {short(curves.error[lowest])} at step "

@@ -15,7 +15,7 @@ from gradlab.comparison.relative_errors import relative_error
 from gradlab.comparison.right_curves import level_part, read_right_curve, short
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.error_curves import CurveReading, plateau
+from gradlab.differentiation.error_curves import NOTHING, CurveReading, plateau
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["read_sweep"]
 
-_NOTHING = 0.3  # relative errors above this leave not one digit
 _SAME = 2e-2  # spread of a common factor c, relative to c - 1
 _EXACT = 1e-4  # of the gradient: what a factor may leave that is one to four digits
 
@@ -127,7 +126,7 @@ def _undecided(block: Swept, steps: NDArray[np.float64], curves: Curves) -> str:
         return f"no resolution: f is not finite around {name}"
     if kind == Smoothness.NOISY:
         level, start, stop = level_part(steps, curves.error, curves.bar)
-        if level <= _NOTHING:
+        if level <= NOTHING:
             return (
                 f"not decided: both sides differ by {short(level)} from "
                 f"{short(start)} to {short(stop)}, by a wrong gradient or a solver "

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "FEW",
+    "NOTHING",
     "ORDERS",
     "CurveReading",
     "envelope",
@@ -33,8 +35,8 @@ ORDERS = {"central": 2, "forward": 1, "backward": 1, "complex-step": 2, "five-po
 _SATURATED = 0.03  # relative errors above this are no longer in proportion to h**p
 _CLEAR = 20.0  # times the rounding error, for a truncation error to be seen
 _WINDOW = 6  # points of the truncation branch that are fitted: the smallest steps
-_FEW = 6  # steps: fewer make no curve
-_NOTHING = 0.3  # relative errors above this leave not one digit
+FEW = 6  # steps: fewer make no curve
+NOTHING = 0.3  # relative errors above this leave not one digit
 _REACH = 2 / 3  # decades over which a curve must be low to count as low
 _SPARSE = 0.3  # share of errors above 0 from which on the zeros count as luck
 _SAME = 0.1  # spread of errors that count as the same, relative
@@ -183,7 +185,7 @@ def read_curve(
         amplitude = nan
     if (level := flat_part(steps, errors)) is not None:  # the branches do not meet
         floor, best = float(np.median(errors[level])), float(10 ** np.mean(x[level]))
-    if floor > _NOTHING:
+    if floor > NOTHING:
         best = nan
     return CurveReading(
         truncation=truncation,
@@ -208,7 +210,7 @@ def _best_without_rounding(
         y = np.log10(errors)
     if _ends_on(line, x, y):  # there is no flat part: the shortest step is best
         return float(steps[0]), float(errors[0])
-    if steps.size < _FEW:  # no curve either: the lowest of them
+    if steps.size < FEW:  # no curve either: the lowest of them
         lowest = steps.size - 1 - int(np.argmin(errors[::-1]))
         return float(steps[lowest]), float(errors[lowest])
     # any step of the flat part will do; its middle is safest

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from gradlab.localisation.layers.products import gradients
 from gradlab.localisation.layers.recording.owners import standing_in
 from gradlab.localisation.layers.recording.record import run_with_sums
 from gradlab.localisation.layers.replaying.directions import Direction
@@ -36,7 +37,7 @@ def may_be_right(
 ) -> bool:
     """Whether Functions alone are wrong, and what they lead to is roughly right.
 
-    Runs the model three times or six, where no simple mistake is known of any of them.
+    Runs the model three times or five, where no simple mistake is known of any of them.
     What is right for certain needs a closer look.
 
     Parameters
@@ -48,15 +49,19 @@ def may_be_right(
     names
         Of parameters behind them; others are left out.
     """
-    if not wrong or not all(_is_odd(*pair) for pair in wrong):
+    import torch
+
+    if program.known_wrong or not wrong or not all(_is_odd(*pair) for pair in wrong):
         return False
-    wanted = {program.owners.names.get(id(p), ""): p for p in _parameters(program)}
-    chosen = [wanted[name] for name in names if name in wanted]
+    chosen = [p for p in _parameters(program) if program.owners.name(p) in names]
     if not chosen:
         return False
     try:
+        sums = run_with_sums(program)[1]
+        found = gradients(sums, [torch.ones_like(each) for each in sums], chosen)
+        pairs = list(zip(chosen, found, strict=True))
         seeds = range(program.seed, program.seed + _DIRECTIONS)
-        return all(_alike(program, chosen, seed) for seed in seeds)
+        return all(_alike(program, pairs, seed) for seed in seeds)
     except Exception:  # noqa: BLE001 - the user's code, at points it was not at before
         return False
 
@@ -75,15 +80,13 @@ def _parameters(program: Program) -> list[Any]:
     return [p for p in program.module.parameters() if p.requires_grad]
 
 
-def _alike(program: Program, chosen: list[Any], seed: int) -> bool:
-    import torch
-
-    lines = [Direction(p.detach(), seed + k) for k, p in enumerate(chosen)]
-    sums = run_with_sums(program)[1]
-    found = torch.autograd.grad(sums, chosen, allow_unused=True)
+def _alike(program: Program, pairs: list[tuple[Any, Any]], seed: int) -> bool:
+    """Whether parameters and their gradients agree with the model along a direction."""
+    lines = [Direction(p.detach(), seed + k) for k, (p, _) in enumerate(pairs)]
     analytic = math.fsum(
-        line.slope(gradient)[0] for line, gradient in zip(lines, found, strict=True)
+        line.slope(found)[0] for line, (_, found) in zip(lines, pairs, strict=True)
     )
+    chosen = [parameter for parameter, _ in pairs]
     ends = []
     for sign in (1.0, -1.0):
         moved = [_recorded(line.move(sign * _STEP)) for line in lines]

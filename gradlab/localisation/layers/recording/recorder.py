@@ -44,6 +44,8 @@ class Program:
         Seed of the weights.
     owners
         Where the model's parameters are registered.
+    known_wrong
+        Whether a check has found gradients of the model wrong already.
     """
 
     module: Any
@@ -53,6 +55,7 @@ class Program:
     start: RandomState
     seed: int
     owners: Owners
+    known_wrong: bool = False
 
     @classmethod
     def of(cls, live: LayerLive, generators: Sequence[SavedRandom]) -> Program:
