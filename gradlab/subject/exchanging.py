@@ -141,7 +141,7 @@ def places_of(found: Reach) -> Iterator[Place]:
             functools.partial(_content, cell.value),
             functools.partial(setattr, cell.value, "cell_contents"),
         )
-    for (space, name), *_ in found.names:
+    for (space, name), _ in found.names:
         yield item_of(space, name)
     for each in (*found.namespaces, *found.containers):
         if id(each.value) not in found.foreign:

@@ -111,7 +111,7 @@ def holders_of(ids: Collection[int], roots: Sequence[object]) -> Iterator[Holder
     functions = [f for f in found.seen.values() if type(f) is types.FunctionType]
     spaces += [each.__kwdefaults__ for each in functions]
     # globals that the code names, such as W in a notebook
-    names = {(id(space), name): space for (space, name), *_ in found.names}
+    names = {(id(space), name): space for (space, name), _ in found.names}
     places = [
         *(place for space in _once(spaces) for place in _items(space)),
         *((cell, "cell_contents", setattr) for cell in cells),

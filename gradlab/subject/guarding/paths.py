@@ -27,11 +27,10 @@ _MEMBER_DICTS = frozenset({"_parameters", "_buffers", "_modules"})
 
 
 class Found(NamedTuple):
-    """One reached object, how a user would write it, and the root it came from."""
+    """One reached object, and how a user would write it."""
 
     value: Any
     path: Path
-    root: int
 
 
 def path_text(path: Path) -> str:

@@ -34,17 +34,16 @@ _TOLD = 8  # words at the end of a state that are compared, the position among t
 class SavedRandom:
     """The state of one random source, global or found on the way."""
 
-    __slots__ = ("_get", "_root", "_set", "state", "where")
+    __slots__ = ("_get", "_set", "state", "where")
 
     def __init__(
         self,
         where: str,
         get: Callable[[], Any],
         put: Callable[[Any], Any],
-        root: int = -1,
     ) -> None:
         self.where = where
-        self._get, self._set, self._root = get, put, root
+        self._get, self._set = get, put
         self.state = get()
 
     def now(self) -> Any:
@@ -62,7 +61,7 @@ class SavedRandom:
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
         if self.moved():
-            yield Change("random", self.where, self._root)
+            yield Change("random", self.where)
 
     def restore(self) -> None:
         """Put back what differs, see `Saved`."""
@@ -171,28 +170,25 @@ def _save_numpy_global() -> SavedRandom:
 
 
 def _save_found(found: Found) -> SavedRandom | None:
-    value, path, root = found
+    value, path = found
     where = path_text(path)
     if isinstance(value, np.random.Generator):
         value = value.bit_generator
     if isinstance(value, np.random.BitGenerator):
         source: Any = value
         return SavedRandom(
-            where,
-            lambda: source.state,
-            lambda state: setattr(source, "state", state),
-            root,
+            where, lambda: source.state, lambda state: setattr(source, "state", state)
         )
     if isinstance(value, np.random.RandomState):
         legacy = value
         return SavedRandom(
-            where, lambda: legacy.get_state(legacy=False), legacy.set_state, root
+            where, lambda: legacy.get_state(legacy=False), legacy.set_state
         )
     if isinstance(value, random.SystemRandom):
         return None
     if isinstance(value, random.Random):
-        return SavedRandom(where, value.getstate, value.setstate, root)
-    return SavedRandom(where, value.get_state, value.set_state, root)
+        return SavedRandom(where, value.getstate, value.setstate)
+    return SavedRandom(where, value.get_state, value.set_state)
 
 
 def _save_torch() -> Iterator[SavedRandom]:

@@ -58,24 +58,24 @@ class _Walk:
 
     def __init__(self, seconds: float, max_objects: int, max_depth: int) -> None:
         self.found = Reach()
-        self._queue: collections.deque[tuple[Any, Path, int, int]] = collections.deque()
+        self._queue: collections.deque[tuple[Any, Path, int]] = collections.deque()
         self._handlers: dict[type, Callable[..., None] | None] = {}
         self._entered: set[tuple[int, int]] = set()  # namespaces, by what code names
         self._deadline = time.perf_counter() + seconds
         self._left = max_objects
         self._max_depth = max_depth
 
-    def _push(self, value: Any, path: Path, depth: int, root: int) -> None:
+    def _push(self, value: Any, path: Path, depth: int) -> None:
         if type(value) in LEAF_TYPES or id(value) in self.found.seen:
             return
         self.found.seen[id(value)] = value
-        self._queue.append((value, path, depth, root))
+        self._queue.append((value, path, depth))
 
     def run(self) -> None:
         """Empty the queue, or stop at a bound and say so in ``unguarded``."""
         queue, handlers = self._queue, self._handlers
         while queue:
-            value, path, depth, root = queue.popleft()
+            value, path, depth = queue.popleft()
             self._left -= 1
             # breadth first: all that is left is as far away, or farther
             if stop := self._bound_hit(depth):
@@ -86,7 +86,7 @@ class _Walk:
                 handlers[kind] = self._handler(kind)
             handler = handlers[kind]
             if handler is not None:
-                handler(value, path, depth + 1, root)
+                handler(value, path, depth + 1)
 
     def _bound_hit(self, depth: int) -> str:
         if depth > self._max_depth:
@@ -144,40 +144,40 @@ class _Walk:
 
     # -- one method per way of holding other objects -------------------------------
 
-    def _array(self, value: Any, path: Path, depth: int, root: int) -> None:
-        self.found.arrays.append(Found(value, path, root))
+    def _array(self, value: Any, path: Path, depth: int) -> None:
+        self.found.arrays.append(Found(value, path))
         if value.dtype.hasobject and value.dtype.names is None:
             for index, item in enumerate(value.ravel()[:_MAX_ROOT_ITEMS].tolist()):
-                self._push(item, (path, "item", index), depth, root)
+                self._push(item, (path, "item", index), depth)
         if type(value) is not np.ndarray:
-            self._instance(value, path, depth, root)
+            self._instance(value, path, depth)
 
-    def _tensor(self, value: Any, path: Path, depth: int, root: int) -> None:
-        self.found.tensors.append(Found(value, path, root))
+    def _tensor(self, value: Any, path: Path, depth: int) -> None:
+        self.found.tensors.append(Found(value, path))
         if value.is_leaf or value.retains_grad:  # else torch warns on .grad
             if is_parameter(value):
                 self.found.parameters |= {id(value), id(value.grad)}
-            self._push(value.grad, (path, "attr", "grad"), depth, root)
+            self._push(value.grad, (path, "attr", "grad"), depth)
         for name in ("_backward_hooks", "_post_accumulate_grad_hooks"):
-            self._push(getattr(value, name, None), (path, "attr", name), depth, root)
+            self._push(getattr(value, name, None), (path, "attr", name), depth)
         if vars(value):
-            self._instance(value, path, depth, root)
+            self._instance(value, path, depth)
 
-    def _mapping(self, value: Any, path: Path, depth: int, root: int) -> None:
+    def _mapping(self, value: Any, path: Path, depth: int) -> None:
         kind: Any = dict if isinstance(value, dict) else type(value)  # may compute
         if kind is dict:
-            self.found.containers.append(Found(value, path, root))
+            self.found.containers.append(Found(value, path))
             if id(value) in self.found.foreign:
                 self._mark_foreign(dict.values(value))
         for key, item in self._first(path, tuple(kind.items(value)), depth):
             if type(item) not in LEAF_TYPES:
-                self._push(item, (path, "item", key), depth, root)
+                self._push(item, (path, "item", key), depth)
         if type(value) not in _BARE:
-            self._attributes(value, path, depth, root)
+            self._attributes(value, path, depth)
 
-    def _sequence(self, value: Any, path: Path, depth: int, root: int) -> None:
+    def _sequence(self, value: Any, path: Path, depth: int) -> None:
         if not isinstance(value, (tuple, frozenset)):
-            self.found.containers.append(Found(value, path, root))
+            self.found.containers.append(Found(value, path))
         if id(value) in self.found.foreign:
             self._mark_foreign(value)
         fields: tuple[str, ...] = getattr(type(value), "_fields", ())  # named tuple
@@ -185,9 +185,9 @@ class _Walk:
             if type(item) not in LEAF_TYPES:
                 named = index < len(fields)
                 step = ("attr", fields[index]) if named else ("item", index)
-                self._push(item, (path, *step), depth, root)
+                self._push(item, (path, *step), depth)
         if type(value) not in _BARE:
-            self._attributes(value, path, depth, root)
+            self._attributes(value, path, depth)
 
     def _first(self, path: Path, items: tuple[Any, ...], depth: int) -> tuple[Any, ...]:
         most = _MAX_ITEMS if depth > 1 else _MAX_ROOT_ITEMS
@@ -196,52 +196,50 @@ class _Walk:
             self.found.unguarded.append((path, reason))
         return items[:most]
 
-    def _plain_buffer(self, value: Any, path: Path, _depth: int, root: int) -> None:
-        self.found.containers.append(Found(value, path, root))
+    def _plain_buffer(self, value: Any, path: Path, _depth: int) -> None:
+        self.found.containers.append(Found(value, path))
 
-    def _random(self, value: Any, path: Path, _depth: int, root: int) -> None:
-        self.found.random.append(Found(value, path, root))
+    def _random(self, value: Any, path: Path, _depth: int) -> None:
+        self.found.random.append(Found(value, path))
 
-    def _iterator(self, value: Any, path: Path, _depth: int, root: int) -> None:
-        self.found.iterators.append(Found(value, path, root))
+    def _iterator(self, value: Any, path: Path, _depth: int) -> None:
+        self.found.iterators.append(Found(value, path))
         self.found.unguarded.append((path, "an iterator cannot be rewound"))
 
-    def _function(self, value: Any, _path: Path, depth: int, root: int) -> None:
+    def _function(self, value: Any, _path: Path, depth: int) -> None:
         code = value.__code__
         for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=False):
             here: Path = (None, "name", name)
             if id(cell) not in self.found.seen:
                 self.found.seen[id(cell)] = cell
-                self.found.cells.append(Found(cell, here, root))
+                self.found.cells.append(Found(cell, here))
             try:
                 content = cell.cell_contents
             except ValueError:  # not assigned yet
                 continue
             if type(content) is types.ModuleType and not is_library(content.__name__):
-                self._named(vars(content), code, here, depth, root)
-            self._push(content, here, depth, root)
+                self._named(vars(content), code, here, depth)
+            self._push(content, here, depth)
         positional = code.co_varnames[: code.co_argcount]
         defaults = value.__defaults__ or ()
         for name, item in zip(positional[::-1], defaults[::-1], strict=False):
-            self._push(item, (None, "name", name), depth, root)
+            self._push(item, (None, "name", name), depth)
         for name, item in (value.__kwdefaults__ or {}).items():
-            self._push(item, (None, "name", name), depth, root)
+            self._push(item, (None, "name", name), depth)
         # An example in a docstring is a user's code, whosever module it is in.
         example = code.co_filename.startswith("<doctest ")
         own = example or not is_library(value.__module__)
         if own or value.__dict__:  # empty ones may get attributes, such as a counter
             here = (None, "name", value.__name__)
-            self._instance_dict(value.__dict__, here, depth, root)
+            self._instance_dict(value.__dict__, here, depth)
         if own:
-            self._globals(value.__globals__, code, depth, root)
+            self._globals(value.__globals__, code, depth)
 
-    def _globals(
-        self, space: dict[str, Any], code: types.CodeType, depth: int, root: int
-    ) -> None:
-        self._named(space, code, None, depth, root)
+    def _globals(self, space: dict[str, Any], code: types.CodeType, depth: int) -> None:
+        self._named(space, code, None, depth)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType):
-                self._globals(space, constant, depth, root)
+                self._globals(space, constant, depth)
 
     def _named(
         self,
@@ -249,7 +247,6 @@ class _Walk:
         code: types.CodeType,
         path: Path | None,
         depth: int,
-        root: int,
     ) -> None:
         """Enter what code names of a namespace, and of the user's modules in there."""
         if (id(space), id(code)) in self._entered:
@@ -261,57 +258,57 @@ class _Walk:
             item = space[name]
             here: Path = (path, "attr", name) if path else (None, "name", name)
             if type(item) is not types.ModuleType:
-                self.found.names.append(Found((space, name), here, root))
-                self._push(item, here, depth, root)
+                self.found.names.append(Found((space, name), here))
+                self._push(item, here, depth)
             elif not is_library(item.__name__):
-                self._named(vars(item), code, here, depth, root)
+                self._named(vars(item), code, here, depth)
 
-    def _bound(self, value: Any, path: Path, depth: int, root: int) -> None:
+    def _bound(self, value: Any, path: Path, depth: int) -> None:
         owner = value.__self__
         if owner is not None and not isinstance(owner, types.ModuleType):
             here = path if path[2] == "self" else (path, "attr", "__self__")
-            self._push(owner, here, depth, root)
-        self._push(getattr(value, "__func__", None), path, depth, root)
+            self._push(owner, here, depth)
+        self._push(getattr(value, "__func__", None), path, depth)
 
-    def _partial(self, value: Any, path: Path, depth: int, root: int) -> None:
-        self._push(value.func, path, depth, root)
+    def _partial(self, value: Any, path: Path, depth: int) -> None:
+        self._push(value.func, path, depth)
         names = getattr(getattr(value.func, "__code__", None), "co_varnames", ())
         for index, item in enumerate(value.args):
             named = index < len(names)
             here = (None, "name", names[index]) if named else (path, "item", index)
-            self._push(item, here, depth, root)
+            self._push(item, here, depth)
         for name, item in value.keywords.items():
-            self._push(item, (None, "name", name), depth, root)
-        self._attributes(value, path, depth, root)
+            self._push(item, (None, "name", name), depth)
+        self._attributes(value, path, depth)
 
-    def _wrapper(self, value: Any, path: Path, depth: int, root: int) -> None:
+    def _wrapper(self, value: Any, path: Path, depth: int) -> None:
         if type(value) is _CACHED:
             self.found.unguarded.append((path, "a functools cache cannot be rewound"))
         if isinstance(value, weakref.ReferenceType):
-            self._push(value(), path, depth, root)
+            self._push(value(), path, depth)
         for name in ("__func__", "__wrapped__", "pyfunc"):
-            self._push(getattr(value, name, None), path, depth, root)
+            self._push(getattr(value, name, None), path, depth)
 
-    def _class(self, value: type, path: Path, depth: int, root: int) -> None:
+    def _class(self, value: type, path: Path, depth: int) -> None:
         if is_library(value.__module__):
             return
         here = (None, "name", value.__name__)
-        self.found.classes.append(Found(value, here, root))
+        self.found.classes.append(Found(value, here))
         for name, item in tuple(value.__dict__.items()):
             if isinstance(item, property):
                 for part in (item.fget, item.fset):
-                    self._push(part, (here, "attr", name), depth, root)
+                    self._push(part, (here, "attr", name), depth)
             elif name not in ("__dict__", "__weakref__", "__doc__", "__module__"):
-                self._push(item, (here, "attr", name), depth, root)
+                self._push(item, (here, "attr", name), depth)
         for base in value.__mro__[1:]:
-            self._push(base, path, depth, root)
+            self._push(base, path, depth)
 
-    def _script(self, value: Any, path: Path, depth: int, root: int) -> None:
+    def _script(self, value: Any, path: Path, depth: int) -> None:
         for name, item in (*value.named_parameters(), *value.named_buffers()):
-            self._push(item, (path, "attr", name), depth, root)
+            self._push(item, (path, "attr", name), depth)
         for name, module in value.named_modules():
             here = (path, "attr", name) if name else path
-            self.found.scripted.append(Found(module, here, root))
+            self.found.scripted.append(Found(module, here))
 
     def _mark_foreign(self, items: Iterable[Any]) -> None:
         """Note that containers inside a library's object are the library's as well."""
@@ -320,9 +317,9 @@ class _Walk:
             id(item) for item in items if isinstance(item, holders)
         )
 
-    def _instance(self, value: Any, path: Path, depth: int, root: int) -> None:
+    def _instance(self, value: Any, path: Path, depth: int) -> None:
         if module := is_module(type(value)):
-            self.found.kinds.append(Found(value, path, root))
+            self.found.kinds.append(Found(value, path))
         if is_library(type(value).__module__):
             space = namespace_of(value)
             items = tuple((space or {}).values())
@@ -330,29 +327,27 @@ class _Walk:
                 return
             self.found.foreign |= {id(value), id(space)}
             self._mark_foreign(items)
-        self._attributes(value, path, depth, root)
-        self._push(type(value), path, depth, root)
+        self._attributes(value, path, depth)
+        self._push(type(value), path, depth)
 
-    def _attributes(self, value: Any, path: Path, depth: int, root: int) -> None:
+    def _attributes(self, value: Any, path: Path, depth: int) -> None:
         space = namespace_of(value)
         if space is not None:
-            self._instance_dict(space, path, depth, root)
+            self._instance_dict(space, path, depth)
         if slots := slots_of(type(value)):
-            self.found.slotted.append(Found(value, path, root))
+            self.found.slotted.append(Found(value, path))
             for slot in slots:
                 try:
                     item = slot.__get__(value)
                 except AttributeError:  # not set
                     continue
-                self._push(item, (path, "attr", slot.__name__), depth, root)
+                self._push(item, (path, "attr", slot.__name__), depth)
 
-    def _instance_dict(
-        self, space: Mapping[str, Any], path: Path, depth: int, root: int
-    ) -> None:
-        self.found.namespaces.append(Found(space, path, root))
+    def _instance_dict(self, space: Mapping[str, Any], path: Path, depth: int) -> None:
+        self.found.namespaces.append(Found(space, path))
         for name, item in tuple(space.items()):
             if type(item) not in LEAF_TYPES:
-                self._push(item, (path, "attr", name), depth, root)
+                self._push(item, (path, "attr", name), depth)
 
 
 def reach(
@@ -392,9 +387,7 @@ def reach(
     """
     roots = tuple(roots)
     walk = _Walk(seconds, max_objects, max_depth)
-    for index, (root, name) in enumerate(
-        zip(roots, names or root_names(roots), strict=True)
-    ):
-        walk._push(root, (None, "name", name), 0, index)  # noqa: SLF001 - its own maker
+    for root, name in zip(roots, names or root_names(roots), strict=True):
+        walk._push(root, (None, "name", name), 0)  # noqa: SLF001 - its own maker
     walk.run()
     return walk.found

@@ -147,9 +147,9 @@ class SavedMemory:
 
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
-        _, path, root = self._found
+        path = self._found.path
         if not self._intact():
-            yield Change("array", path_text(path), root, self._copy is not None)
+            yield Change("array", path_text(path), restorable=self._copy is not None)
 
     def restore(self) -> None:
         """Put back what differs, see `Saved`."""
@@ -179,14 +179,14 @@ class SavedArray:
 
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
-        value, path, root = self._found
+        value, path = self._found
         if (
             value.shape != self._shape
             or value.strides != self._strides
             or value.dtype != self._dtype
             or value.flags.writeable != self._writeable
         ):
-            yield Change("layout", path_text(path), root)
+            yield Change("layout", path_text(path))
 
     def restore(self) -> None:
         """Undo ``a.shape = ...``, ``a.resize(...)`` and ``a.setflags(...)``."""

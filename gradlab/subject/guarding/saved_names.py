@@ -46,7 +46,7 @@ class SavedCell:
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
         if not same(self._now(), self._content):
-            yield Change("variable", path_text(self._found.path), self._found.root)
+            yield Change("variable", path_text(self._found.path))
 
     def restore(self, *, keep_tallies: bool = False) -> None:
         """Put back what differs, see `SavedBinding`."""
@@ -75,7 +75,7 @@ class SavedName:
         """Yield what differs, see `Saved`."""
         space, name = self._found.value
         if not same(space.get(name, ABSENT), self._value):
-            yield Change("variable", path_text(self._found.path), self._found.root)
+            yield Change("variable", path_text(self._found.path))
 
     def restore(self, *, keep_tallies: bool = False) -> None:
         """Put back what differs, see `SavedBinding`."""
@@ -102,11 +102,11 @@ class SavedSlots:
 
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
-        _, path, root = self._found
+        path = self._found.path
         for slot, then in self._values:
             if not same(self._now(slot), then):
                 where = path_text((path, "attr", slot.__name__))
-                yield Change("attribute", where, root)
+                yield Change("attribute", where)
 
     def restore(self, *, keep_tallies: bool = False) -> None:
         """Put back what differs, see `SavedBinding`."""
@@ -149,7 +149,7 @@ class SavedClass:
         for name in self._different():
             if not same(now.get(name, ABSENT), self._saved.get(name, ABSENT)):
                 where = path_text((self._found.path, "attr", name))
-                yield Change("attribute", where, self._found.root)
+                yield Change("attribute", where)
 
     def restore(self, *, keep_tallies: bool = False) -> None:
         """Put back what differs, see `SavedBinding`."""
@@ -175,7 +175,7 @@ class SavedKind:
         """Yield what differs, see `Saved`."""
         if type(self._found.value) is not self._kind:
             where = path_text((self._found.path, "attr", "__class__"))
-            yield Change("attribute", where, self._found.root)
+            yield Change("attribute", where)
 
     def restore(self) -> None:
         """Put back what differs, see `Saved`."""
@@ -203,8 +203,8 @@ class SavedIterator:
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
         if self._now() != self._place:
-            _, path, root = self._found
-            yield Change("iterator", path_text(path), root, restorable=False)
+            path = self._found.path
+            yield Change("iterator", path_text(path), restorable=False)
 
     def restore(self) -> None:
         """Do nothing: Python's iterators only go forward."""

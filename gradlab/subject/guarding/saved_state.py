@@ -53,8 +53,6 @@ class Change:
         ``"history"`` (a tensor's graph got longer).
     where
         The path that a user would write: ``net.running_mean``, ``self.cache``.
-    root
-        Index of the root through which it was reached; -1 for global state.
     restorable
         False where it could only be detected, because no copy was kept.
 
@@ -66,7 +64,6 @@ class Change:
 
     kind: str
     where: str
-    root: int = -1
     restorable: bool = True
 
     def __str__(self) -> str:
@@ -147,12 +144,11 @@ def _kind_of_member(path: Path, name: object) -> str:
 class SavedDict:
     """A ``dict`` or an instance's ``__dict__``: same keys, same values, same order."""
 
-    __slots__ = ("_base", "_keys", "_path", "_root", "_space", "_values")
+    __slots__ = ("_base", "_keys", "_path", "_space", "_values")
 
     def __init__(self, found: Found, style: str = "item") -> None:
         self._space: dict[Any, Any] = found.value
         self._path = found.path if style == "item" else (found.path, "attr", "__dict__")
-        self._root = found.root
         # What is in it, and not what its class makes of that, which may take long. An
         # OrderedDict keeps a list of its own, which dict's methods would not update.
         ordered = isinstance(self._space, collections.OrderedDict)
@@ -190,15 +186,15 @@ class SavedDict:
         if hooks or len(keys) > _MOST_KEYS:
             kind = "hooks" if hooks else "container"
             path = self._path[0] if instance else self._path
-            yield Change(kind, path_text(path), self._root)
+            yield Change(kind, path_text(path))
             return
         for key in keys:
             if instance:
                 kind = "mode" if key == "training" else "attribute"
-                yield Change(kind, path_text((self._path[0], "attr", key)), self._root)
+                yield Change(kind, path_text((self._path[0], "attr", key)))
             else:
                 kind = _kind_of_member(self._path, key)
-                yield Change(kind, path_text((self._path, "item", key)), self._root)
+                yield Change(kind, path_text((self._path, "item", key)))
 
     def restore(self, *, keep_tallies: bool = False) -> None:
         """Put back what differs, see `SavedBinding`."""
@@ -247,11 +243,11 @@ class SavedSequence:
 
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
-        value, path, root = self._found
+        value, path = self._found
         if self._intact():
             return
         if isinstance(value, set) or not _all_same(tuple(value), self._items):
-            yield Change("container", path_text(path), root)
+            yield Change("container", path_text(path))
 
     def _is_log(self) -> bool:
         """Whether items were only added at the end, or counted up where they are."""
@@ -288,7 +284,7 @@ class SavedBuffer:
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
         if bytes(self._found.value) != bytes(self._copy):
-            yield Change("container", path_text(self._found.path), self._found.root)
+            yield Change("container", path_text(self._found.path))
 
     def restore(self, *, keep_tallies: bool = False) -> None:  # noqa: ARG002 - bytes count nothing
         """Put back what differs, see `SavedBinding`."""

@@ -120,7 +120,7 @@ def save_objects(walk: Reach) -> list[Saved]:
 
 def _saved_mode(found: Found) -> SavedSetting:
     """Save ``training`` of a TorchScript module, which is not in its ``__dict__``."""
-    module, path, _ = found
+    module, path = found
     return SavedSetting(
         path_text((path, "attr", "training")),
         lambda: module.training,
@@ -188,7 +188,7 @@ def save_torch_hooks() -> list[Saved]:
     """Hooks that torch calls for every module."""
     name = "torch.nn.modules.module"
     return [
-        SavedDict(Found(value, ((None, "name", name), "attr", key), -1))
+        SavedDict(Found(value, ((None, "name", name), "attr", key)))
         for key, value in vars(sys.modules.get(name, object)).items()
         if key.startswith("_global_") and isinstance(value, dict)
     ]

@@ -165,11 +165,11 @@ class SavedStorage:
 
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
-        _, path, root = self._found
+        path = self._found.path
         if not self._intact():
             kind, undone = _kind(path), self._copy is not None
             where = path if kind != "grad" else path[0]
-            yield Change(kind, path_text(where), root, undone)
+            yield Change(kind, path_text(where), restorable=undone)
 
     def restore(self) -> None:
         """Put back what differs, see `Saved`."""
@@ -221,19 +221,19 @@ class SavedTensor:
 
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
-        tensor, path, root = self._found
+        tensor, path = self._found
         where = path_text(path)
         if self._layout_now() != self._layout:
-            yield Change("layout", where, root)
+            yield Change("layout", where)
         if tensor.requires_grad != self._needs or tensor.is_leaf != self._leaf:
-            yield Change("requires_grad", where, root)
+            yield Change("requires_grad", where)
         elif tensor.grad_fn is not self._node:
-            yield Change("history", where, root, restorable=False)
+            yield Change("history", where, restorable=False)
         if self._has_grad() and tensor.grad is not self._grad:
-            yield Change("grad", where, root)
+            yield Change("grad", where)
         for name, hooks in zip(_HOOKS, self._hooks, strict=True):
             if getattr(tensor, name, None) is not hooks:
-                yield Change("hooks", f"{where}.{name}", root)
+                yield Change("hooks", f"{where}.{name}")
 
     def restore(self) -> None:
         """Put back what differs, see `Saved`."""
@@ -316,8 +316,8 @@ class SavedSparse:
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
         if not self._intact():
-            _, path, root = self._found
-            yield Change(_kind(path), path_text(path), root)
+            path = self._found.path
+            yield Change(_kind(path), path_text(path))
 
     def restore(self) -> None:
         """Put back what differs, see `Saved`."""
