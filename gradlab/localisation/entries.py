@@ -96,12 +96,7 @@ def locate_entries(
     """
     meter = meter or Meter()
     bench = set_up(
-        subject,
-        tolerance=tolerance or Tolerance(),
-        meter=meter,
-        seed=seed,
-        base=base,
-        precise=True,
+        subject, tolerance=tolerance or Tolerance(), meter=meter, seed=seed, base=base
     )
     set_aside(bench, aside or {})
     search = Search(bench, limit=limit)

@@ -218,7 +218,6 @@ def probe_tensors(
         meter=meter,
         seed=seed,
         base=base,
-        precise=True,
         dear=input_columns(subject.inputs) >= DEAR,
     )
     for which in left_out:

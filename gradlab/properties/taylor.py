@@ -139,12 +139,7 @@ def taylor_test(
             subject = build_subject(fn, inputs, sides)
             base, _ = first_evaluation(subject, roots, meter)
             bench = set_up(
-                subject,
-                tolerance=tolerance,
-                meter=meter,
-                seed=number,
-                base=base,
-                precise=True,
+                subject, tolerance=tolerance, meter=meter, seed=number, base=base
             )
             product = None
             if order == 2:

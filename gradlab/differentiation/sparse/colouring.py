@@ -57,13 +57,8 @@ class Colouring:
     count: int
     known: Support | None = None
 
-    @property
-    def pattern(self) -> NDArray[np.bool_]:
-        """Entries that may be other than zero, shape (rows, n)."""
-        return self.rows(slice(None))
-
     def rows(self, some: slice | NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Return some rows of the pattern, shape (.., n)."""
+        """Whether entries of some rows may be other than zero, shape (.., n)."""
         pairs = zip(self.touched, self.axes, strict=True)
         # whole rows of what is turned: twice as fast as single columns
         each = (may[:, some][axis] for may, axis in pairs)

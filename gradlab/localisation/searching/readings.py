@@ -86,8 +86,8 @@ class Reading:
     lines: int = 0
 
 
-def axes_of(shape: tuple[int, ...], most: int = 2) -> list[tuple[int, int]]:
-    """Longest axes of a shape, each with the number of coordinates between indices.
+def axes_of(shape: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Two longest axes of a shape, each with the coordinates between two indices.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def axes_of(shape: tuple[int, ...], most: int = 2) -> list[tuple[int, int]]:
     strides = [int(np.prod(shape[axis + 1 :])) for axis in range(len(shape))]
     long = [axis for axis, length in enumerate(shape) if length > 1]
     long.sort(key=lambda axis: -shape[axis])
-    return sorted((axis, strides[axis]) for axis in long[:most])
+    return sorted((axis, strides[axis]) for axis in long[:2])
 
 
 def rearranged(

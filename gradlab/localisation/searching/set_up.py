@@ -47,18 +47,17 @@ def set_up(
     meter: Meter,
     seed: int,
     base: NDArray[np.float64] | None = None,
-    precise: bool = False,
     dear: bool = False,
 ) -> Bench:
     """Evaluate once, choose a reference, fetch the gradients.
+
+    The round-off of short arithmetic is taken out of these with the help of the same
+    gradients in float64; of a dear subject only when something disagrees.
 
     Parameters
     ----------
     base
         f at the point, where that is already known; saves one evaluation.
-    precise
-        Take the round-off of short arithmetic out of the gradients, with the help of
-        the same gradients in float64; of a dear subject only when something disagrees.
     dear
         See `Bench`; of a large model the gradients are not kept then.
 
@@ -92,11 +91,11 @@ def set_up(
         bench.units = (*bench.units, unit_from(extent, variable.coordinates))
         if not extent.finite:
             bench.immovable[which] = np.flatnonzero(~np.isfinite(point))
-    if precise and not dear and numeric is not subject:
+    if not dear and numeric is not subject:
         bench.precise = Precise.of_twin(subject, numeric, bench.units, seed)
     bench.pull()
     if dear:
-        _complete(bench, precise=precise)
+        _complete(bench)
     else:
         _scale_up(bench)
     return bench
@@ -114,7 +113,7 @@ def set_aside(bench: Bench, some: Mapping[int, NDArray[np.intp]]) -> None:
     bench.resized()
 
 
-def _complete(bench: Bench, *, precise: bool) -> None:
+def _complete(bench: Bench) -> None:
     """Take what the first two directions need of the gradients, then find a twin."""
     subject, seed = bench.subject, bench.seed
     first = [(seed << 20) + k for k in (1, 2)]
@@ -128,7 +127,7 @@ def _complete(bench: Bench, *, precise: bool) -> None:
     hand_back()
     bench.origin = _reference(bench.origin, bench.meter)
     bench.exponent = start_exponent(bench.numeric.epsilon)
-    if precise and bench.numeric is not subject:
+    if bench.numeric is not subject:
         bench.spare = Precise.of_twin(subject, bench.numeric, sizes, seed)
 
 

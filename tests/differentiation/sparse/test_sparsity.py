@@ -233,7 +233,7 @@ class TestColouring:
             touched = [rng.random((size, 30)) < 0.25 for size in sizes]
             axes = [a.reshape(-1) for a in np.indices(sizes)]
             found = colouring_of(touched, axes)
-            for row in found.pattern:
+            for row in found.rows(slice(None)):
                 seen = found.colours[row]
                 assert len(set(seen)) == len(seen)
 

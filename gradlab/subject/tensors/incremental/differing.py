@@ -276,14 +276,14 @@ def _fits(value: Any, base: Any) -> bool:
     return all(own in (1, there) for own, there in ends)
 
 
-def _plain(value: Any, base: Any, dims: int) -> bool:
-    """Whether a factor is an ordinary tensor of the same precision."""
+def _is_plain_matrix(value: Any, base: Any) -> bool:
+    """Whether a factor is an ordinary matrix of the same precision."""
     import torch
 
     return (
         isinstance(value, torch.Tensor)
         and not is_differing(value)
-        and value.dim() == dims
+        and value.dim() == 2
         and value.dtype is base.dtype
     )
 
@@ -292,7 +292,7 @@ def _linear(func: Any, input: Any, weight: Any, bias: Any = None) -> Any:  # noq
     if not is_differing(input) or is_differing(bias):
         return NotImplemented
     change = input.change
-    if not _plain(weight, change.base, 2):
+    if not _is_plain_matrix(weight, change.base):
         return NotImplemented
     out = exact(func(change.base, weight, bias), change.base)
     if change.axis == -2:
@@ -307,7 +307,7 @@ def _product(func: Any, left: Any, right: Any) -> Any:
 
     if is_differing(left):
         change = left.change
-        if change.base.dim() < 2 or not _plain(right, change.base, 2):
+        if change.base.dim() < 2 or not _is_plain_matrix(right, change.base):
             return NotImplemented
         out = exact(func(change.base, right), change.base)
         if change.axis == -2:
@@ -315,7 +315,7 @@ def _product(func: Any, left: Any, right: Any) -> Any:
         change.sizes.append(out.numel())
         return out + change.step() * torch.index_select(right, -2, change.index)
     change = right.change
-    if change.base.dim() != 2 or not _plain(left, change.base, 2):
+    if change.base.dim() != 2 or not _is_plain_matrix(left, change.base):
         return NotImplemented
     out = exact(func(left, change.base), change.base)
     if change.axis == -1:
