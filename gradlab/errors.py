@@ -20,6 +20,7 @@ __all__ = [
     "GradlabError",
     "InputError",
     "InputTypeError",
+    "OutputsChangedError",
     "SubjectError",
 ]
 

@@ -22,6 +22,7 @@ __all__ = [
     "stopped_at",
     "tensor_wanted",
     "unravel",
+    "with_article",
     "without_ours",
 ]
 

@@ -102,24 +102,26 @@ print(count, len(sys.modules), size)
 """
 
 
+def _printed(code):
+    """What a fresh interpreter prints."""
+    run = [sys.executable, "-c", code]
+    return subprocess.run(run, capture_output=True, check=True, text=True).stdout
+
+
 def _work(statement):
     """What a fresh interpreter does for one import, told without a clock.
 
     Calls that it makes, modules that it loads, and the size of their bytecode.
     """
-    run = [sys.executable, "-c", _WORK.format(statement=statement)]
-    subprocess.run(run, capture_output=True, check=True)  # now all is compiled
-    done = subprocess.run(run, capture_output=True, check=True, text=True)
-    return [int(word) for word in done.stdout.split()]
+    _printed(_WORK.format(statement=statement))  # now all is compiled
+    return [int(n) for n in _printed(_WORK.format(statement=statement)).split()]
 
 
 def test_import_loads_nothing_heavy():
     """A plain import leaves torch, pandas and everything that draws unloaded."""
     code = f"import sys, gradlab; print([m for m in {HEAVY!r} if m in sys.modules])"
-    run = [sys.executable, "-c", code]
-    done = subprocess.run(run, capture_output=True, check=True, text=True)
 
-    assert done.stdout.strip() == "[]"
+    assert _printed(code).strip() == "[]"
 
 
 def test_check_of_what_is_right_loads_no_more_than_it_asks():
@@ -146,10 +148,8 @@ def test_check_of_what_is_right_loads_no_more_than_it_asks():
         f"print([m for m in {unasked!r} if f'gradlab.{{m}}' in sys.modules])\n"
         "print('numpy.ma' in sys.modules)"
     )
-    run = [sys.executable, "-c", code]
-    done = subprocess.run(run, capture_output=True, check=True, text=True)
 
-    assert done.stdout.split("\n")[:2] == ["[]", "False"]
+    assert _printed(code).split("\n")[:2] == ["[]", "False"]
 
 
 def test_import_costs_about_as_much_as_numpy():
@@ -209,15 +209,15 @@ def test_module_says_what_it_offers():
     assert [_name(path) for path in silent if len(_tree(path).body) > 1] == []
 
 
-def _missing(module):
-    return [n for n in getattr(module, "__all__", ()) if not hasattr(module, n)]
+def _exists(at, name):
+    return hasattr(importlib.import_module(at), name)
 
 
 def test_exported_names_exist():
     """Whatever __all__ promises can be imported."""
-    modules = {path: importlib.import_module(_module_name(path)) for path in SOURCES}
+    offers = [(_module_name(p), n) for p in SOURCES for n in _exported(_tree(p)) or ()]
 
-    assert _nonempty({path: _missing(module) for path, module in modules.items()}) == {}
+    assert [(at, name) for at, name in offers if not _exists(at, name)] == []
 
 
 def _asked_for(tree):
@@ -240,6 +240,15 @@ def test_what_a_file_offers_is_asked_for():
         own = {n.name for n in _tree(path).body if isinstance(n, ast.FunctionDef)}
         idle = [n for n in offered & own if (_module_name(path), n) not in asked]
         assert [n for n in idle if n not in lessons] == [], _name(path)
+
+
+def test_what_is_asked_of_a_file_is_offered():
+    """What one file of gradlab takes from another, types apart, is in its __all__."""
+    asked = set().union(*(_asked_for(_tree(path)) for path in SOURCES))
+    offers = {_module_name(path): _exported(_tree(path)) for path in SOURCES}
+    taken = [(at, n) for at, n in asked if n not in (offers.get(at) or (n,))]
+
+    assert [(at, name) for at, name in taken if _exists(at, name)] == []
 
 
 def test_public_names_are_sorted():
@@ -279,10 +288,8 @@ def test_no_module_hides_a_public_name():
         "print([n for n in gradlab.__all__ if n not in ('compat', 'testing')\n"
         "       and isinstance(getattr(gradlab, n), types.ModuleType)])"
     )
-    run = [sys.executable, "-c", code]
-    done = subprocess.run(run, capture_output=True, check=True, text=True)
 
-    assert done.stdout.strip() == "[]"
+    assert _printed(code).strip() == "[]"
 
 
 def test_unknown_name_is_an_attribute_error():
@@ -316,12 +323,9 @@ def _imported(tree):
 
 def test_no_pyplot():
     """Nothing in the package imports pyplot: its figures are global state."""
-    imported = {path: _imported(_tree(path)) for path in SOURCES}
-    state = {
-        p: {n for n in i if "pyplot" in n or "pylab" in n} for p, i in imported.items()
-    }
+    found = [(_name(path), n) for path in SOURCES for n in _imported(_tree(path))]
 
-    assert _nonempty(state) == {}
+    assert [each for each in found if "pyplot" in each[1] or "pylab" in each[1]] == []
 
 
 def _imports_torch(nodes):
@@ -345,11 +349,8 @@ def test_torch_is_imported_late():
 
 def test_torch_is_imported_in_few_files():
     """Files that use torch say so by their name."""
-    others = [
-        path
-        for path in SOURCES
-        if not any(path.relative_to(ROOT / "gradlab").match(p) for p in TORCH_FILES)
-    ]
+    named = {path for kind in TORCH_FILES for path in (ROOT / "gradlab").glob(kind)}
+    others = [path for path in SOURCES if path not in named]
     nodes = {p: [n for each in _body(p) for n in ast.walk(each)] for p in others}
 
     assert [_name(path) for path in others if _imports_torch(nodes[path])] == []

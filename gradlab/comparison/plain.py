@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.rule import CARE
 from gradlab.comparison.tiling import bands
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.tolerance import CARE, SAFETY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "CARE",
     "NEGLIGIBLE",
     "Judgement",
     "Leniency",

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Engine", "engine_for", "plain"]
+__all__ = [
+    "Engine",
+    "NumpyEngine",
+    "TorchEngine",
+    "VariableEngine",
+    "engine_for",
+    "plain",
+    "pull",
+]
 
 
 class Engine(Protocol):
@@ -123,11 +131,13 @@ class NumpyEngine:
         self._func, self._vjp, self._params = func, vjp, list(params)
 
     def parameters(self) -> list[NDArray[Any]]:
+        """Copy the parameters, see `Engine`."""
         return [p.copy() for p in self._params]
 
     def outputs(
         self, xs: Sequence[Any], params: Sequence[Any] | None = None
     ) -> list[Any]:
+        """Evaluate, see `Engine`."""
         found = self._with(params, lambda: as_tuple(self._func(*xs)))
         return [plain(y) for y in found]
 
@@ -138,6 +148,7 @@ class NumpyEngine:
         wanted: Sequence[bool],  # noqa: ARG002 - the vjp returns what it returns
         params: Sequence[Any] | None = None,
     ) -> tuple[list[Any], list[Any]]:
+        """Pull back, see `Engine`."""
         seeds = gys[0] if len(gys) == 1 else tuple(gys)
         found = self._with(params, lambda: as_tuple(self._vjp(seeds, *xs)))
         count = len(xs) + len(self._params)
@@ -173,11 +184,13 @@ class TorchEngine:
         self._devices = [x.device if is_torch(x) else None for x in xs]
 
     def parameters(self) -> list[NDArray[Any]]:
+        """Copy the parameters, see `Engine`."""
         return [as_numpy(p.detach().clone(), "a parameter") for p in self._params]
 
     def outputs(
         self, xs: Sequence[Any], params: Sequence[Any] | None = None
     ) -> list[Any]:
+        """Evaluate, see `Engine`."""
         with self._given(params):
             leaves = self._leaves(xs)
             return [plain(_still(y)) for y in as_tuple(self._func(*leaves))]
@@ -189,6 +202,7 @@ class TorchEngine:
         wanted: Sequence[bool],
         params: Sequence[Any] | None = None,
     ) -> tuple[list[Any], list[Any]]:
+        """Pull back, see `Engine`."""
         torch = machinery().torch
         with self._given(params):
             leaves = self._leaves(xs)
@@ -271,11 +285,13 @@ class VariableEngine:
         self._func, self._params, self.variable = func, list(params), variable
 
     def parameters(self) -> list[NDArray[Any]]:
+        """Copy the parameters, see `Engine`."""
         return [np.array(p.array) for p in self._params]
 
     def outputs(
         self, xs: Sequence[Any], params: Sequence[Any] | None = None
     ) -> list[Any]:
+        """Evaluate, see `Engine`."""
         with _lent(self._params, "array", params):
             return [plain(y) for y in as_tuple(self._func(*self.variables(xs)))]
 
@@ -286,6 +302,7 @@ class VariableEngine:
         wanted: Sequence[bool],  # noqa: ARG002 - backward reaches them all
         params: Sequence[Any] | None = None,
     ) -> tuple[list[Any], list[Any]]:
+        """Pull back, see `Engine`."""
         with _lent(self._params, "array", params):
             given = self.variables(xs)
             ys = as_tuple(self._func(*given))

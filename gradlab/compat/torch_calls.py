@@ -13,7 +13,7 @@ from gradlab.compat.torch_slow import slow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Asked", "Stage", "run"]
+__all__ = ["Asked", "Point", "Stage", "run"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ __all__ = [
     "NOTHING_TO_DO",
     "BugKind",
     "Finding",
+    "Severity",
     "asks_nothing",
     "rank",
     "spared",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.evidence import Evidence
 
-__all__ = ["Response", "hidden_upstream", "ignored", "respond"]
+__all__ = ["hidden_upstream", "ignored", "respond"]
 
 _LITTLE = 1e-6  # of an incoming gradient: what no bound on gradients cuts off
 _DEBRIS = 10.0  # error bars: entries within so many say nothing of a whole gradient

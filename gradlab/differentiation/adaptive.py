@@ -20,7 +20,7 @@ from gradlab.differentiation.ladder.derivatives import (
 )
 from gradlab.differentiation.smoothness import Smoothness
 
-__all__ = ["AdaptiveSettings", "Derivatives", "Rounding", "Sampler", "adaptive"]
+__all__ = ["adaptive"]
 
 # Measured on Jacobians of 40 x 40: of solvers whose jumps reach the slopes (gradient
 # descent, fixed points, Runge-Kutta, L-BFGS; tolerances from 1e-4 to 1e-9) 3 to 64

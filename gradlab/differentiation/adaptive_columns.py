@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.differentiation.adaptive import AdaptiveSettings, Rounding, adaptive
+from gradlab.differentiation.adaptive import adaptive
 from gradlab.differentiation.evaluation import displaced_rows, line_rows
+from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Rounding
 from gradlab.differentiation.method import Adaptive
 from gradlab.differentiation.noise.hidden_noise import (
     ROUGH,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.adaptive import Derivatives, Sampler
+    from gradlab.differentiation.ladder.derivatives import Derivatives, Sampler
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
 

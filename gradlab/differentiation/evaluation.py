@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from gradlab.differentiation.metering.budget import Budget, parse_budget
-from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.metering.timeouts import NotReturnedError
 from gradlab.differentiation.sizes.scales import failed_along, failed_with
 from gradlab.errors import GradlabError, OutputsChangedError, SubjectError
@@ -27,14 +25,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradlab.differentiation.failures import Failure
+    from gradlab.differentiation.metering.meter import Meter
     from gradlab.subject.subject import Subject
 
     _Move: TypeAlias = tuple[int, NDArray[np.float64], NDArray[np.float64]]
 
 __all__ = [
-    "Budget",
-    "BudgetExhausted",
-    "Meter",
     "base_row",
     "displaced_rows",
     "displaced_sets",
@@ -42,7 +38,6 @@ __all__ = [
     "evaluate_sets",
     "line_of",
     "line_rows",
-    "parse_budget",
     "row_or_nan",
 ]
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.differentiation.evaluation import base_row
-from gradlab.subject.state_guard import HiddenState, RandomFreeze
+from gradlab.subject.guarding.random_state import RandomFreeze
+from gradlab.subject.state_guard import HiddenState
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.presentation.words import NAME, middle, one_line, plural
+from gradlab.labels import plural
+from gradlab.presentation.words import NAME, middle, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

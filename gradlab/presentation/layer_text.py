@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.alike import alike
-from gradlab.labels import code_place, few_of
+from gradlab.labels import code_place, few_of, plural
 from gradlab.presentation.words import (
     NAME,
     WIDTH,
@@ -19,7 +19,6 @@ from gradlab.presentation.words import (
     kind_in_words,
     middle,
     one_line,
-    plural,
     tabulate,
     wrapped,
 )

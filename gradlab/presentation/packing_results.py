@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.comparison.tolerance import default_rtol
 from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.finding import asks_nothing
-from gradlab.labels import code_place
+from gradlab.labels import code_place, plural
 from gradlab.presentation.headline import headline
 from gradlab.presentation.layer_text import (
     cost_of,
@@ -20,7 +20,7 @@ from gradlab.presentation.layer_text import (
 from gradlab.presentation.packing import Packed, number, pack_block, pack_slices
 from gradlab.presentation.sweep_text import sweep_headline
 from gradlab.presentation.views import moved_together, worst_curves
-from gradlab.presentation.words import duration, kind_in_words, plural
+from gradlab.presentation.words import duration, kind_in_words
 from gradlab.subject.subject import EPSILON
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.presentation.words import brief, plural, printable, tabulate, wrapped
+from gradlab.labels import plural
+from gradlab.presentation.words import brief, printable, tabulate, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

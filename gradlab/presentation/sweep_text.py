@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
+from gradlab.labels import plural
 from gradlab.presentation.words import (
     WIDTH,
     across,
@@ -14,7 +15,6 @@ from gradlab.presentation.words import (
     distinct,
     duration,
     middle,
-    plural,
     tabulate,
     wrapped,
 )

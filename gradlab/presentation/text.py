@@ -14,7 +14,7 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.finding import BugKind, asks_nothing
-from gradlab.labels import few_of
+from gradlab.labels import few_of, plural
 from gradlab.presentation.headline import (
     called,
     conclusion,
@@ -43,7 +43,6 @@ from gradlab.presentation.words import (
     one_line,
     painted,
     pair,
-    plural,
     shape_in_words,
     tabulate,
     wrapped,

@@ -9,12 +9,12 @@ import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
-from gradlab.labels import plural
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
+    "NAME",
+    "WIDTH",
     "across",
     "brief",
     "distinct",
@@ -26,7 +26,6 @@ __all__ = [
     "one_line",
     "painted",
     "pair",
-    "plural",
     "printable",
     "shape_in_words",
     "shows_words_only",

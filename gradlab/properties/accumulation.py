@@ -15,8 +15,9 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradlabError, InputError, InputTypeError, SubjectError
 from gradlab.keywords import spelt
 from gradlab.properties.results import PropertyResult
+from gradlab.subject.guarding.random_state import RandomFreeze
 from gradlab.subject.numpy_values import as_numpy
-from gradlab.subject.state_guard import RandomFreeze, StateGuard
+from gradlab.subject.state_guard import StateGuard
 from gradlab.subject.tensors.values import is_torch, looks_like_module
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.comparison.rule import CARE
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.tolerance import CARE, SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.properties.results import PropertyResult
 

@@ -20,7 +20,6 @@ from gradlab.subject.guarding.random_state import (
     save_random,
 )
 from gradlab.subject.guarding.reachable import reach
-from gradlab.subject.guarding.saved_state import Change, Saved, SavedBinding
 from gradlab.subject.guarding.settings import save_numpy_settings, save_torch_settings
 from gradlab.subject.guarding.snapshot import (
     Bindings,
@@ -34,7 +33,9 @@ from gradlab.subject.guarding.torch_state import quiet_torch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["Change", "HiddenState", "RandomFreeze", "StateGuard"]
+    from gradlab.subject.guarding.saved_state import Change, Saved, SavedBinding
+
+__all__ = ["HiddenState", "StateGuard"]
 
 _GIB = 1 << 30
 _MOST_RETRIES = 1000  # restorations interrupted in a row before giving up

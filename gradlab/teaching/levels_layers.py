@@ -11,7 +11,7 @@ from gradlab.teaching.level import Level, Size, Trial, named
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["LAZY_BIAS", "SOFTMAX_AXIS", "TRANSPOSED", "WRONG_MASK"]
+__all__ = ["LAZY_BIAS", "SOFTMAX_AXIS", "TRANSPOSED", "WRONG_MASK", "call"]
 
 
 def call(*names: str) -> Callable[[Any, Trial], tuple[None, Mapping[str, Any]]]:

@@ -12,7 +12,8 @@ import warnings
 
 import numpy as np
 
-from gradlab.differentiation.adaptive import Rounding, adaptive
+from gradlab.differentiation.adaptive import adaptive
+from gradlab.differentiation.ladder.derivatives import Rounding
 from tests.differentiation.catalogue import Case
 from tests.differentiation.catalogue_held_out import HELD_OUT
 from tests.differentiation.catalogue_tuned import TUNED

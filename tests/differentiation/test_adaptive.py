@@ -6,7 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from gradlab.differentiation.adaptive import AdaptiveSettings, Rounding, adaptive
+from gradlab.differentiation.adaptive import adaptive
+from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Rounding
 from gradlab.differentiation.smoothness import Smoothness
 from tests.differentiation.catalogue_held_out import HELD_OUT
 from tests.differentiation.catalogue_table import by_gradlab, summary, truth_of

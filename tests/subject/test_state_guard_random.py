@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from gradlab.subject.state_guard import RandomFreeze
+from gradlab.subject.guarding.random_state import RandomFreeze
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gradlab.subject.state_guard import HiddenState, RandomFreeze, StateGuard
+from gradlab.subject.guarding.random_state import RandomFreeze
+from gradlab.subject.state_guard import HiddenState, StateGuard
 from tests.specimens.guarded import bits, names
 
 torch = pytest.importorskip("torch")

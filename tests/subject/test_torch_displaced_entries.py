@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.subject.tensors.incremental.displaced_entries import (
-    OtherUseError,
-    one_entry,
-    suitable,
-)
+from gradlab.subject.tensors.incremental.differing import OtherUseError
+from gradlab.subject.tensors.incremental.displaced_entries import one_entry, suitable
 from gradlab.subject.tensors.subjects import torch_subject
 from tests.specimens.functions import with_backward
 from tests.specimens.torch_sides import randn

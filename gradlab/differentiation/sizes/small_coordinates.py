@@ -16,7 +16,7 @@ from gradlab.differentiation.smoothness import Smoothness
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.adaptive import Derivatives
+    from gradlab.differentiation.ladder.derivatives import Derivatives
 
 __all__ = ["OWN_SCALE", "counted_sizes", "joined", "merged", "on_their_own"]
 

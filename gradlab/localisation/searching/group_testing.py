@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.rule import CARE, NEGLIGIBLE
-from gradlab.comparison.tolerance import SAFETY, roundings
+from gradlab.comparison.rule import NEGLIGIBLE
+from gradlab.comparison.tolerance import CARE, SAFETY, roundings
 from gradlab.differentiation.lines.parts import Part
 from gradlab.localisation.searching.lines import noise_bar
 
@@ -40,6 +40,7 @@ __all__ = [
     "decode",
     "faintest",
     "joined",
+    "least_told",
     "less",
     "measured",
     "measured_again",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.plan import Check, Plan
     from gradlab.subject.subject import Subject
 
-__all__ = ["compare_entries", "laid_out"]
+__all__ = ["Laid", "compare_entries", "laid_out"]
 
 _ENTRY = 400  # bytes for each entry of a sparse Jacobian while it is compared
 _PART = 4  # of the bound: what patterns may take

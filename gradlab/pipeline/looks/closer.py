@@ -17,7 +17,7 @@ from gradlab.differentiation.smoothness import Smoothness
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.adaptive import Derivatives
+    from gradlab.differentiation.ladder.derivatives import Derivatives
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.pipeline.blocks import Block

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.rule import CARE, tops_of
-from gradlab.comparison.tolerance import SAFETY
+from gradlab.comparison.rule import tops_of
+from gradlab.comparison.tolerance import CARE, SAFETY
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.evaluation import line_of, line_rows
 from gradlab.differentiation.smoothness import Smoothness

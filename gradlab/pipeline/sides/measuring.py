@@ -43,7 +43,7 @@ from gradlab.pipeline.sides.early_ends import early_ends
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from gradlab.differentiation.adaptive import Derivatives
+    from gradlab.differentiation.ladder.derivatives import Derivatives
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.differentiation.origin import Origin
     from gradlab.subject.subject import Subject

@@ -15,6 +15,7 @@ __all__ = [
     "Path",
     "is_module",
     "is_parameter",
+    "namespace_of",
     "path_text",
     "root_names",
     "slots_of",

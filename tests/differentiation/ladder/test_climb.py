@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.adaptive import AdaptiveSettings, Rounding
 from gradlab.differentiation.ladder import reading
+from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Rounding
 from gradlab.differentiation.ladder.rungs import Samples
 from gradlab.differentiation.ladder.tableau import Tableau, layout
 from gradlab.differentiation.noise.noise import FEW

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.checking.probe import Measure, Precision
     from gradlab.localisation.layers.replaying.replay import Piece
 
-__all__ = ["Character", "characterise"]
+__all__ = ["Character", "characterise", "random_cotangents"]
 
 _TRIALS = 3  # directions and cotangents over which a factor must stay the same
 

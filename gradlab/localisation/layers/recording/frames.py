@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Frame",
     "Slot",
+    "dissolve",
     "may_use_others",
     "owner_name",
     "parameters_handed_in",

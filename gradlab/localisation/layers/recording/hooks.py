@@ -13,7 +13,14 @@ from gradlab.subject.own_seeds import own_seed
 if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.recorder import Program
 
-__all__ = ["HookedInput", "hooked_inputs", "hooks_of", "place_of_hook", "share_hooks"]
+__all__ = [
+    "HookedInput",
+    "changes_gradient",
+    "hooked_inputs",
+    "hooks_of",
+    "place_of_hook",
+    "share_hooks",
+]
 
 
 def hooks_of(tensor: Any) -> list[Any]:

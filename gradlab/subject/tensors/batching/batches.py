@@ -34,11 +34,8 @@ from gradlab.subject.tensors.batching.stacks import (
     plans_with_copies,
     vmapped,
 )
-from gradlab.subject.tensors.incremental.displaced_entries import (
-    OtherUseError,
-    one_entry,
-    suitable,
-)
+from gradlab.subject.tensors.incremental.differing import OtherUseError
+from gradlab.subject.tensors.incremental.displaced_entries import one_entry, suitable
 from gradlab.subject.tensors.values import real_numbers
 
 if TYPE_CHECKING:

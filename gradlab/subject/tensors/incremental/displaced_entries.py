@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.incremental.differing import OtherUseError, differing
+from gradlab.subject.tensors.incremental.differing import differing
 from gradlab.subject.tensors.incremental.standing_in import Met, standing_in
 from gradlab.subject.tensors.incremental.words import is_batched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["OtherUseError", "one_entry", "suitable"]
+__all__ = ["one_entry", "suitable"]
 
 _FEWEST = 256  # entries; copies of anything smaller cost nothing
 
