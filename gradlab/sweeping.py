@@ -20,12 +20,7 @@ from gradlab.differentiation.error_curves import ORDERS
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.metering.bar import Bar
 from gradlab.differentiation.metering.budget import parse_budget
-from gradlab.differentiation.metering.meter import (
-    INTERRUPTED,
-    BudgetExhausted,
-    Meter,
-    why_stopped,
-)
+from gradlab.differentiation.metering.meter import BudgetExhausted, Meter, why_stopped
 from gradlab.differentiation.method import Auto
 from gradlab.differentiation.origin import Origin
 from gradlab.errors import (
@@ -296,8 +291,7 @@ def _sweep(
     remarks += [f"{problem.where}: {problem.detail}" for problem in outcome.problems]
     numbers = steps.size * len(methods) * sum(block.analytic.size for block in blocks)
     climb = Climb(origin, meter, steps, keep=numbers <= _KEPT)
-    # who pressed Stop does not want more
-    stopped = outcome.stopped if outcome.stopped == INTERRUPTED else ""
+    stopped = outcome.stopped if outcome.interrupted else ""
     refused: dict[str, str] = {}
     try:
         refused |= {} if stopped else _climb_all(climb, methods, blocks)

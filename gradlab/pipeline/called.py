@@ -12,9 +12,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from gradlab.diagnosis.finding import BugKind, rank, spared
-from gradlab.localisation.layers.audited import INTERRUPTED
 from gradlab.pipeline.cut_short import cut_short
-from gradlab.pipeline.layer_errors import errors_of, mistakes_of
+from gradlab.pipeline.layer_errors import errors_of, mistakes_of, was_interrupted
 from gradlab.pipeline.layers import Layers, blames_layers_alone
 from gradlab.subject.subject import is_torch_subject
 
@@ -64,7 +63,7 @@ def told_by_calls(report: Report, subject: Subject, call: Call) -> Report:
     audit = layers.audited()
     if audit is None or not audit.culprits:
         return report
-    if any(row.reason == INTERRUPTED for row in audit.rows):
+    if was_interrupted(audit):
         return cut_short(report, KeyboardInterrupt(), "not all calls were audited")
     root = audit.rows[0].name  # the function itself: what is wrong there has no name
     inner = [mistake for mistake in mistakes_of(audit) if mistake.layer != root]

@@ -82,13 +82,12 @@ def _with_layers(report: Report, layers: Layers, plan: Plan) -> Report:
     A layer that is wrong itself explains every parameter that its wrong gradient
     contaminates; those are named after it.
     """
-    from gradlab.localisation.layers.audited import INTERRUPTED
-    from gradlab.pipeline.layer_errors import errors_of, mistakes_of
+    from gradlab.pipeline.layer_errors import errors_of, mistakes_of, was_interrupted
 
     audit = layers.audited()
     if audit is None:
         return dataclasses.replace(report, remarks=(*report.remarks, layers.refusal))
-    if any(row.reason == INTERRUPTED for row in audit.rows):
+    if was_interrupted(audit):
         report = cut_short(report, KeyboardInterrupt(), "not all layers were audited")
     if not audit.culprits:
         return dataclasses.replace(report, layers=audit)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gradlab.pipeline.plan import Plan
     from gradlab.report import Report
 
-__all__ = ["errors_of", "mistakes_of"]
+__all__ = ["errors_of", "mistakes_of", "was_interrupted"]
 
 _LOOKS = 3  # layers of unknown mistakes that are looked at by themselves
 _SURE = 0.88  # confidence in the cause of a parameter that is as good as a look
@@ -25,6 +25,13 @@ _SURE = 0.88  # confidence in the cause of a parameter that is as good as a look
 def mistakes_of(audit: LayerAudit) -> tuple[LayerMistake, ...]:
     """List the mistakes of a live audit, in the order of its findings."""
     return () if audit.live is None else audit.live.mistakes
+
+
+def was_interrupted(audit: LayerAudit) -> bool:
+    """Whether the user stopped it before every call was looked at."""
+    from gradlab.localisation.layers.audited import INTERRUPTED
+
+    return any(row.reason == INTERRUPTED for row in audit.rows)
 
 
 def errors_of(

@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gradlab.errors import GradlabError
-from gradlab.pipeline.layer_errors import mistakes_of
+from gradlab.pipeline.layer_errors import mistakes_of, was_interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,12 +92,10 @@ class Layers:
         KeyboardInterrupt
             If the audit was interrupted: so is the check then.
         """
-        from gradlab.localisation.layers.audited import INTERRUPTED
-
         audit = self.audited() if self.affordable else None
         if audit is None:
             return frozenset()
-        if any(row.reason == INTERRUPTED for row in audit.rows):
+        if was_interrupted(audit):
             raise KeyboardInterrupt
         parameters = {name for row in audit.rows for name in row.parameters}
         spoiled = parameters.intersection(audit.contaminated)

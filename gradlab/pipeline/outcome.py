@@ -6,8 +6,9 @@ import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from gradlab.differentiation.metering.meter import why_stopped
+from gradlab.differentiation.metering.meter import INTERRUPTED, why_stopped
 from gradlab.labels import plural
+from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -74,6 +75,11 @@ class Outcome:
         """Columns that had a second look, each counted once, however often."""
         return sum(int(block.looked.sum()) for block in self.blocks)
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user stopped it: who pressed Stop does not want more."""
+        return self.stopped == INTERRUPTED
+
     def cut_short(self, stop: BaseException, undone: str = "") -> None:
         """Remember what stopped it first, and say what was left undone for that."""
         self.stopped = self.stopped or why_stopped(stop)
@@ -136,6 +142,11 @@ class Judged:
     def at(self) -> Subject:
         """What the numeric side evaluates."""
         return self.outcome.reference or self.subject
+
+    @property
+    def exact(self) -> bool:
+        """Whether both sides are those of f as the user has it, in float64."""
+        return self.outcome.reference is None and self.subject.epsilon < DOUBLE
 
     @property
     def wrong(self) -> list[Block]:

@@ -15,7 +15,6 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.metering.meter import INTERRUPTED
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.around.loose_tolerances import (
     SHRINKS,
@@ -27,7 +26,7 @@ from gradlab.pipeline.around.slight_errors import slope_at
 from gradlab.pipeline.around.tolerance_numbers import TOO_LONG, tolerances_of, value_of
 from gradlab.pipeline.blocks import label_of
 from gradlab.pipeline.sides.lines_run import way_of
-from gradlab.subject.subject import DOUBLE, analytic_of, holds_numbers, output_rows
+from gradlab.subject.subject import analytic_of, holds_numbers, output_rows
 from gradlab.subject.tolerances_off import (
     called_defaults,
     small_numbers,
@@ -106,8 +105,7 @@ def tell_behind_solvers(judged: Judged) -> Iterator[Finding]:
     subject, outcome, meter = judged.subject, judged.outcome, judged.meter
     hidden = [(block, _hidden(block, early=outcome.early)) for block in outcome.blocks]
     hidden = [(block, mask) for block, mask in hidden if mask.any()]
-    exact = outcome.reference is None and subject.epsilon < DOUBLE
-    if not hidden or not exact or judged.wrong or outcome.stopped == INTERRUPTED:
+    if not (hidden and judged.exact) or judged.wrong or outcome.interrupted:
         return
 
     def ask() -> tuple[Tolerances, list[_Slip]]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.evaluation import base_row
-from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.noise.analytic_noise import rows_together
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.around.between import between_points
@@ -77,7 +77,7 @@ def look_beside(judged: Judged) -> list[Finding]:
     wrong = [block for block in judged.wrong if accused(block).any()]
     if not wrong:
         return []
-    if outcome.stopped == INTERRUPTED:  # who pressed Stop does not want more
+    if outcome.interrupted:
         leave_ties_open(subject, outcome)
         return []
     if at.epsilon > DOUBLE:

@@ -37,7 +37,7 @@ _EXCUSES: tuple[Callable[[Judged], Iterable[Finding]], ...] = (
     look_beside,
     leave_ill_conditioned,
     leave_rounded_data,
-    lambda judged: leave_to_tolerances(judged.subject, judged.outcome, judged.meter),
+    leave_to_tolerances,
     leave_unseen,
     excuse_inexact,
 )

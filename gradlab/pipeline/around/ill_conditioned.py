@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
-from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.noise.analytic_noise import (
     AWAY,
     GRADIENTS,
@@ -73,7 +72,7 @@ def leave_ill_conditioned(judged: Judged) -> list[Finding]:
     subject, outcome = judged.subject, judged.outcome
     meter, seed = judged.meter, judged.seed
     wrong = [block for block in judged.wrong if _heard(block).any()]
-    if not wrong or outcome.stopped == INTERRUPTED:
+    if not wrong or outcome.interrupted:
         return []
     # gradients that are single precision whatever comes in round where the user is
     short = any(block.precise is None for block in wrong)
@@ -261,7 +260,7 @@ def _unprovoked(
 def _alone(block: Block, rows: NDArray[np.intp], noise: NDArray[np.float64]) -> bool:
     """Whether jumps of the gradient are all that is the matter with some rows of it."""
     usual = np.fmax(noise, np.median(noise, axis=1, keepdims=True))
-    gap = np.where(block.verdicts[rows] == Verdict.DISAGREES, block.gap[rows], 0.0)
+    gap = np.where(block.wrong[rows], block.gap[rows], 0.0)
     return bool((gap <= _ALL * usual).all())
 
 

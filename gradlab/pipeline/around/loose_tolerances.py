@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.metering.timeouts import NotReturnedError
 from gradlab.pipeline.around.slight_errors import least_first, off, slope_at, weights
 from gradlab.pipeline.around.tolerance_numbers import TENTH, tolerances_of
@@ -27,7 +27,7 @@ from gradlab.pipeline.blocks import label_of
 from gradlab.pipeline.sides.lines_run import TooLong, way_of
 from gradlab.subject.guarding.alone import alone
 from gradlab.subject.library_defaults import Default
-from gradlab.subject.subject import DOUBLE, holds_numbers
+from gradlab.subject.subject import holds_numbers
 from gradlab.subject.tolerances_off import with_smaller, without_caches
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.pipeline.around.tolerance_numbers import Tolerances
     from gradlab.pipeline.blocks import Block
-    from gradlab.pipeline.outcome import Outcome
+    from gradlab.pipeline.outcome import Judged, Outcome
     from gradlab.subject.subject import Subject
 
     Place = tuple[int, int]  # row and column of an entry
@@ -68,23 +68,14 @@ class _Look(NamedTuple):
     left: float
 
 
-def leave_to_tolerances(
-    subject: Subject, outcome: Outcome, meter: Meter
-) -> Iterator[Finding]:
+def leave_to_tolerances(judged: Judged) -> Iterator[Finding]:
     """Leave open what comes closer where a tolerance of f is made smaller.
 
-    Parameters
-    ----------
-    subject
-        As the user has it.
-    outcome
-        Judged; verdicts of its blocks are changed.
-    meter
-        Charged for an evaluation and two for each small number that f has, of the
-        first eight, and for some eight more where one of them is a tolerance.
+    An evaluation and two for each small number that f has, of the first eight, and
+    some eight more where one of them is a tolerance.
     """
-    asked = outcome.reference is None and subject.epsilon < DOUBLE
-    if not asked or outcome.stopped == INTERRUPTED:
+    subject, outcome, meter = judged.subject, judged.outcome, judged.meter
+    if not judged.exact or outcome.interrupted:
         return
     wrong, rows = _slightly_off(outcome.blocks)
     if not rows.size:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.pipeline.around.slight_errors import least_first, off, slope_at, weights
 from gradlab.pipeline.blocks import label_of
 from gradlab.subject.constants_off import constants_off
-from gradlab.subject.subject import DOUBLE, holds_numbers
+from gradlab.subject.subject import holds_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,8 +58,7 @@ def leave_rounded_data(judged: Judged) -> Iterator[Finding]:
     subject, outcome = judged.subject, judged.outcome
     meter, seed = judged.meter, judged.seed
     wrong = [block for block in judged.wrong if off(block).any()]
-    asked = outcome.reference is None and subject.epsilon < DOUBLE
-    if not wrong or not asked or outcome.stopped == INTERRUPTED:
+    if not (wrong and judged.exact) or outcome.interrupted:
         return
     rows = least_first(wrong, _CLOSE)
     if not rows.size:

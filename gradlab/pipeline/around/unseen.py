@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding
-from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.noise.analytic_noise import SCATTER, value_bend
 from gradlab.differentiation.sizes.small_coordinates import OWN_SCALE
 from gradlab.pipeline.blocks import label_of
@@ -51,7 +50,7 @@ def leave_unseen(judged: Judged) -> Iterator[Finding]:
         clear |= others.any(axis=1, keepdims=True)
     faint = [(block, np.where(clear, np.inf, moved)) for block, moved in faint]
     faint = [(block, moved) for block, moved in faint if np.isfinite(moved).any()]
-    if not faint or outcome.stopped == INTERRUPTED:
+    if not faint or outcome.interrupted:
         return
     still = np.zeros_like(last)
     try:
@@ -86,7 +85,7 @@ def _faint(
         found &= moved < _FAINT * np.abs(block.height)
         beneath = block.gap * block.sizes <= last
     beneath &= (block.sizes < OWN_SCALE * block.scales) & (not block.faint)
-    beneath &= block.verdicts == Verdict.DISAGREES
+    beneath &= block.wrong
     return np.where(beneath, 0.0, np.where(found, moved, np.inf))
 
 

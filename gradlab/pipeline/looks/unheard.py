@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.comparison.rule import tops_of
 from gradlab.comparison.tolerance import CLEAR
 from gradlab.comparison.verdict import Verdict
-from gradlab.differentiation.metering.meter import INTERRUPTED, BudgetExhausted
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.method import Adaptive
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.closer import take_closer
@@ -69,7 +69,7 @@ def hear_in_haste(check: Check, outcome: Outcome) -> None:
     for block in wrong:
         block.unfold()
     sure = {block.which: _confirmed(check, block) for block in wrong}
-    if outcome.stopped != INTERRUPTED and not any(map(np.any, sure.values())):
+    if not outcome.interrupted and not any(map(np.any, sure.values())):
         tied = not all(no_tie(subject, block).all() for block in wrong)
         try:
             with check.meter.keeping(BESIDE if tied else 0):
@@ -94,7 +94,7 @@ def _holds_far_out(
     at = check.reference if check.plan.finds_steps(block.name) else check.own
     if at.subject.epsilon <= DOUBLE:
         return True
-    if outcome.stopped == INTERRUPTED:
+    if outcome.interrupted:
         return False
     found = np.where(sure[block.which], block.gap, -1.0)
     row, column = np.unravel_index(found.argmax(), found.shape)
