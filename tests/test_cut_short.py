@@ -14,7 +14,6 @@ from tests.test_interrupts import Interrupted
 
 X = np.array([0.7, -1.3, 0.2, 1.9])
 RECORD = np.array([3e-12, 2e-3, 4e6])
-TAIL = -4.0 - np.abs(X)
 NEAR = np.array([2e-7, -1.3, 0.2, 1.9])
 
 

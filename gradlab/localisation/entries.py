@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # of an entry of the Jacobian: input, index, output, its index
 Place = tuple[str, tuple[int, ...], str, tuple[int, ...]]
 
-__all__ = ["locate_entries", "located_from"]
+__all__ = ["locate_entries", "located_from", "place_of"]
 
 
 def locate_entries(
@@ -113,7 +113,9 @@ def locate_entries(
     if kinks is not None:
         kinks |= right_at_kinks(bench.known)
     found = located_from(bench, search, stopped=stopped)
-    stand = tuple(entry for entry in found.entries if verdicts.get(_place(entry), True))
+    stand = tuple(
+        entry for entry in found.entries if verdicts.get(place_of(entry), True)
+    )
     return dataclasses.replace(found, entries=stand)
 
 
@@ -128,14 +130,14 @@ def _all_stand(
         Whether an entry stands, of those that were heard; gets the others.
     """
     named = _entries(bench, search)
-    fresh = [entry for entry in named if _place(entry) not in verdicts]
-    verdicts |= zip(map(_place, fresh), hear(fresh, search.wrong), strict=True)
+    fresh = [entry for entry in named if place_of(entry) not in verdicts]
+    verdicts |= zip(map(place_of, fresh), hear(fresh, search.wrong), strict=True)
     standing: set[tuple[int, int]] = set()
     for which, variable in enumerate(bench.subject.inputs):
         entries = [
             variable.entry_at(entry.index)
             for entry in named
-            if entry.input == variable.name and verdicts[_place(entry)]
+            if entry.input == variable.name and verdicts[place_of(entry)]
         ]
         places = variable.coordinates_of(np.array(entries, dtype=np.intp))
         standing |= {(which, place) for place in places.tolist()}
@@ -162,8 +164,8 @@ def _take_back(search: Search, places: Collection[tuple[int, int]]) -> None:
         bench.settled = [part for part in bench.settled if part.which != which]
 
 
-def _place(entry: WrongEntry) -> Place:
-    """Tell which entry of the Jacobian is meant."""
+def place_of(entry: WrongEntry) -> Place:
+    """Tell which entry of a Jacobian is meant."""
     return entry.input, entry.index, entry.output, entry.output_index
 
 

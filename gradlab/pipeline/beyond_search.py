@@ -23,6 +23,7 @@ import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
+from gradlab.localisation.entries import place_of
 from gradlab.localisation.located import Suspect, WrongEntry
 from gradlab.pipeline.around.joint_kinks import joint_kinks
 from gradlab.pipeline.comparing import analytic_columns, begun, compare_columns
@@ -68,8 +69,8 @@ def with_mixed(
         key=lambda pair: -pair[0],
     )
     named: list[WrongEntry] = list(located.entries)
-    known = {_cell(entry) for entry in named}
-    ranked = [pair for pair in ranked if _cell(pair[1]) not in known]
+    known = {place_of(entry) for entry in named}
+    ranked = [pair for pair in ranked if place_of(pair[1]) not in known]
     for _, entry in ranked:
         places = {(one.input, one.index) for one in named}
         if len(places) < limit or (entry.input, entry.index) in places:
@@ -96,10 +97,6 @@ def with_mixed(
         power=power,
         stopped=stopped,
     )
-
-
-def _cell(entry: WrongEntry) -> tuple[object, ...]:
-    return entry.input, entry.index, entry.output, entry.output_index
 
 
 def _wrong(

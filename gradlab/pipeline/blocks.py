@@ -49,7 +49,7 @@ class Block:
     faint: bool = False  # moved by a least scale: its own size is nothing to f
     near: float = np.inf  # times that size, where it is enough after all: `beside`
 
-    # The analytic side: `checking.add_analytic`; looks at last digits forgive more.
+    # The analytic side: `comparing.add_analytic`; looks at last digits forgive more.
     analytic: Late = Late()
     entries: Entries | None = None  # of it, where it has few
     # the same in float64, where that is another one

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
+from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import cases_of, sides_of
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
     from gradlab.diagnosis.measuring.measures import Case
 
-__all__ = ["right_inputs", "side_of", "wrong_inputs"]
+__all__ = ["right_inputs", "side_of", "wrong_inputs", "wrong_weight_of"]
 
 _MOVES = 10.0  # error bars: a gradient that is more than nothing
 
@@ -53,3 +54,15 @@ def side_of(evidence: Evidence, which: int) -> Case | None:
     """Both sides of an input, None where its entries were not looked at."""
     found = (side for side in sides_of(evidence) if side.part.which == which)
     return next(found, None)
+
+
+def wrong_weight_of(case: Case) -> Case | None:
+    """Both sides of the weight beside a bias, where that is wrong as well; else None.
+
+    Of a layer that is not recurrent: there a bias has the error signal of its weight.
+    """
+    layer = layer_of(case.evidence, case.part.which)
+    if layer is None or layer.bias != case.part.which or layer.recurrent is not None:
+        return None
+    weight = side_of(case.evidence, layer.weight)
+    return weight if weight is not None and weight.is_wrong else None

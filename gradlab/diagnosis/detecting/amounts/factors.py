@@ -26,7 +26,7 @@ from gradlab.diagnosis.measuring.proportions import (
     fraction_words,
     is_written,
 )
-from gradlab.diagnosis.measuring.sides import side_of, wrong_inputs
+from gradlab.diagnosis.measuring.sides import wrong_inputs, wrong_weight_of
 from gradlab.diagnosis.measuring.sums import vanishing_sums
 
 if TYPE_CHECKING:
@@ -166,11 +166,8 @@ def _not_of_weight(case: Case, c: float) -> bool:
 
     Both have one error signal: a factor of that is a factor of both.
     """
-    layer = layer_of(case.evidence, case.part.which)
-    if layer is None or layer.bias != case.part.which or layer.recurrent is not None:
-        return False
-    weight = side_of(case.evidence, layer.weight)
-    if weight is None or not weight.is_wrong:
+    weight = wrong_weight_of(case)
+    if weight is None:
         return False
     theirs = factor(weight, only_wrong=True)
     return not (abs(theirs - c) < _CLOSE * abs(c) and _proportional(weight, theirs))

@@ -19,7 +19,7 @@ from gradlab.diagnosis.measuring.measures import (
 )
 from gradlab.diagnosis.measuring.places import are_slices, place_words
 from gradlab.diagnosis.measuring.proportions import fraction_words, ratio
-from gradlab.diagnosis.measuring.sides import side_of
+from gradlab.diagnosis.measuring.sides import side_of, wrong_weight_of
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
@@ -83,11 +83,8 @@ def detached(case: Case) -> list[Clue]:
 
 def _sums_to_nothing(case: Case) -> bool:
     """Whether a bias is zero by a sum: the weight of its layer is wrong, and is not."""
-    layer = layer_of(case.evidence, case.part.which)
-    if layer is None or layer.bias != case.part.which or layer.recurrent is not None:
-        return False
-    weight = side_of(case.evidence, layer.weight)
-    if weight is None or not weight.is_wrong:
+    weight = wrong_weight_of(case)
+    if weight is None:
         return False
     ours, x = weight.analytic, weight.point
     # what is along the weight itself is the slope of a penalty, and no signal
