@@ -131,7 +131,7 @@ def locate(
     with (
         kept_through(lambda: done is not None),
         progress_bar(progress) as bar,
-        StateGuard(*roots, copy_parameters=None) as guard,
+        StateGuard(*roots) as guard,
         Meter(limits, Bar(bar)).watching() as meter,
     ):
         subject = build_subject(fn, inputs, sides, meter)

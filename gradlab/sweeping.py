@@ -159,7 +159,7 @@ def sweep(
             kept_through(lambda: found is not None),
             progress_bar(progress) as bar,
             crew_of(executor) as crew,
-            StateGuard(*roots, copy_parameters=None),
+            StateGuard(*roots),
             Meter(parse_budget(budget), Bar(bar), crew=crew).watching() as meter,
         ):
             found = _sweep(job, ladder, chosen, meter, roots)

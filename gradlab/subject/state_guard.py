@@ -63,11 +63,9 @@ class StateGuard:
     limit_bytes
         Bytes copied at most, 1 GiB. What does not fit (the largest first) is watched by
         sums of its words: a change is reported, with ``restorable=False``, unless it
-        cancels within 64 KiB, as an exchange of two numbers does.
-    copy_parameters
-        Whether modules' parameters and their ``.grad`` are copied. None copies them
-        when together they take no more than 64 MiB, and else watches them as above, so
-        a large model is never doubled. What perturbs a parameter must undo it itself.
+        cancels within 64 KiB, as an exchange of two numbers does. So are modules'
+        parameters and their ``.grad`` that together take more than 64 MiB: a large
+        model is never doubled, and what perturbs a parameter must undo it itself.
     keep_tallies
         Whether integers that grew, and lists, sets and deques that only gained items,
         are left as the body made them, where they are the user's own and not a
@@ -100,13 +98,12 @@ class StateGuard:
         *roots: object,
         names: Sequence[str] | None = None,
         limit_bytes: int = _GIB,
-        copy_parameters: bool | None = None,
         keep_tallies: bool = True,
         seconds: float = 1.0,
     ) -> None:
         self._roots, self._names = roots, names
-        self._limit, self._copy_parameters = limit_bytes, copy_parameters
-        self._seconds, self.keep_tallies = seconds, keep_tallies
+        self._limit, self._seconds = limit_bytes, seconds
+        self.keep_tallies = keep_tallies
         self._interrupt = DeferredInterrupt(
             self, StateGuard.__enter__, StateGuard.__exit__
         )
@@ -137,7 +134,7 @@ class StateGuard:
         self._settings: list[Saved] = [*save_numpy_settings(), *save_torch_settings()]
         with quiet_torch():
             walk = reach(self._roots, names=self._names, seconds=self._seconds)
-            memory = Memory(walk, self._limit, copy_parameters=self._copy_parameters)
+            memory = Memory(walk, self._limit)
             self._bindings: Bindings | None = Bindings(walk)
             self._records = [
                 *save_objects(walk),
@@ -278,7 +275,7 @@ class HiddenState:
     ) -> None:
         with quiet_torch():
             walk = reach(roots, names=names)
-            memory = Memory(walk, limit_bytes, copy_parameters=None)
+            memory = Memory(walk, limit_bytes)
             self._records: tuple[Saved | SavedBinding, ...] = (
                 *Bindings(walk),
                 *save_objects(walk),

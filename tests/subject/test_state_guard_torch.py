@@ -7,6 +7,7 @@ import contextlib
 import numpy as np
 import pytest
 
+from gradlab.subject.guarding import snapshot
 from gradlab.subject.state_guard import StateGuard
 from tests.specimens.guarded import bits, names
 
@@ -270,22 +271,29 @@ def test_guard_inside_no_grad_leaves_no_grad_on():
         assert not torch.is_grad_enabled()
 
 
-def test_parameters_beyond_the_limit_are_watched(net):
+@pytest.fixture
+def large(monkeypatch, net):
+    """A model whose parameters are too many to be copied."""
+    monkeypatch.setattr(snapshot, "_SMALL_PARAMETERS", 0)
+    return net
+
+
+def test_parameters_beyond_the_limit_are_watched(large):
     """Not copied, a changed parameter is reported as not restorable."""
-    with StateGuard(net, names=["net"], copy_parameters=False) as guard:
-        net[0].weight.data[1, 2] += 1.0
+    with StateGuard(large, names=["net"]) as guard:
+        large[0].weight.data[1, 2] += 1.0
 
     [change] = [c for c in guard.changes() if c.where == "net.0.weight"]
     assert change.kind == "parameter"
     assert not change.restorable
 
 
-def test_parameters_seen_through_plain_tensors_are_not_copied(net):
+def test_parameters_seen_through_plain_tensors_are_not_copied(large):
     """A ``state_dict`` shares memory with the module, so it is watched like it."""
-    state = dict(net.state_dict())
+    state = dict(large.state_dict())
 
-    with StateGuard(state, net, copy_parameters=False) as guard:
-        net[0].weight.data += 1.0
+    with StateGuard(state, large) as guard:
+        large[0].weight.data += 1.0
 
     [change] = [c for c in guard.changes() if c.where == "x0['0.weight']"]
     assert not change.restorable
@@ -302,11 +310,11 @@ def test_small_view_of_a_large_storage_is_saved_alone():
     assert not data.any()
 
 
-def test_parameters_perturbed_and_put_back_are_no_change(net):
+def test_parameters_perturbed_and_put_back_are_no_change(large):
     """What the engine does in place, and undoes, is not blamed on the user."""
-    weight = net[0].weight
+    weight = large[0].weight
 
-    with StateGuard(net, copy_parameters=False) as guard, torch.no_grad():
+    with StateGuard(large) as guard, torch.no_grad():
         old = weight[0, 0].clone()
         weight[0, 0] += 1.0
         weight[0, 0] = old

@@ -156,7 +156,7 @@ def sweep_entry(
     steps = step * _LADDER
     sides = given["sides"]
     roots = sides.roots(given["fn"], given["inputs"])
-    with StateGuard(*roots, copy_parameters=None), Meter().watching() as meter:
+    with StateGuard(*roots), Meter().watching() as meter:
         subject = build_subject(given["fn"], given["inputs"], sides)
         base, _ = first_evaluation(subject, roots, meter)
         which = [v.name for v in subject.inputs].index(comparison.input.name)

@@ -132,9 +132,7 @@ def _saved_mode(found: Found) -> SavedSetting:
 class Memory:
     """Decides what is copied: the small first, so one giant cannot starve the rest."""
 
-    def __init__(
-        self, walk: Reach, limit_bytes: int, *, copy_parameters: bool | None
-    ) -> None:
+    def __init__(self, walk: Reach, limit_bytes: int) -> None:
         self.tensors: list[Saved] = []
         by_place: dict[Any, tuple[int, Found]] = {}
         parameters: set[Any] = set()  # their places, also if seen through a plain view
@@ -155,9 +153,8 @@ class Memory:
             (size, found, place in parameters)
             for place, (size, found) in by_place.items()
         ]
-        if copy_parameters is None:
-            total = sum(size for size, _, parameter in blocks if parameter)
-            copy_parameters = total <= min(_SMALL_PARAMETERS, limit_bytes)
+        total = sum(size for size, _, parameter in blocks if parameter)
+        copy_parameters = total <= min(_SMALL_PARAMETERS, limit_bytes)
         self.blocks: list[Saved] = []
         for size, found, parameter in sorted(blocks, key=lambda block: block[0]):
             copy = size <= limit_bytes and (copy_parameters or not parameter)
