@@ -256,28 +256,10 @@ class ArraySubject:
         twin.reset, twin.rewrites_inputs = self.reset, self.rewrites_inputs
         return twin
 
-    def cast(self, dtypes: Mapping[str, str]) -> ArraySubject | None:
-        """Return the same function on copies of other types, or None if it refuses.
-
-        Parameters
-        ----------
-        dtypes
-            Wanted type by present type: ``{"float32": "float64"}``. All floating
-            leaves are cast, those that are not differentiated included.
-        """
-        if self.live:
-            return None  # the function reads the user's own arrays, whatever we cast
-        return self.on(self._cast_tree(dtypes))
-
-    def _cast_tree(self, dtypes: Mapping[str, str]) -> Tree:
-        leaves = [_cast_leaf(leaf.value, dtypes) for leaf in self.tree.leaves]
-        return type(self.tree)(
-            tuple(
-                type(leaf)(leaf.name, value)
-                for leaf, value in zip(self.tree.leaves, leaves, strict=True)
-            ),
-            self.tree.template,
-        )
+    def _wider_tree(self) -> Tree:
+        """Copy all arrays to float64, those included that are not differentiated."""
+        leaves = (type(old)(old.name, _wider(old.value)) for old in self.tree.leaves)
+        return type(self.tree)(tuple(leaves), self.tree.template)
 
     def on(
         self,
@@ -344,7 +326,7 @@ class ArraySubject:
         twin must follow every input as the function does, and resolve what float64
         resolves; else something inside is not float64.
         """
-        tree = self._cast_tree(_WIDER)
+        tree = self._wider_tree()
         call, stand_ins = self._call, list[StandIns | WideTensors]()
         if self.widened is not None:
             if meets_halves(self.row):
@@ -392,9 +374,9 @@ def _differentiates(twin: ArraySubject) -> bool:
     return not twin.analytic.pull(np.ones((1, output_rows(twin.outputs)))).problems
 
 
-def _cast_leaf(value: Any, dtypes: Mapping[str, str]) -> Any:
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.name in dtypes:
-        return value.astype(dtypes[value.dtype.name])
-    if is_torch(value) and str(value.dtype).removeprefix("torch.") in dtypes:
+def _wider(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.name in _WIDER:
+        return value.astype(_WIDER[value.dtype.name])
+    if is_torch(value) and str(value.dtype).removeprefix("torch.") in _WIDER:
         return cast(value, double_dtype)
     return value

@@ -96,7 +96,6 @@ class Frame:
     inputs: list[Slot]
     entry: Entry
     parent: Frame | None
-    records: bool  # whether autograd was recording when it was called
     packed: bool = False  # whether hooks kept what it saves: a checkpoint runs it again
     result: Any = None
     outputs: list[Slot] = dataclasses.field(default_factory=list)

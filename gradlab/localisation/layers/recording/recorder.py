@@ -189,10 +189,9 @@ class Recorder:
         parent = self._stack[-1] if self._stack else None
         self._random = random_now(self._random)
         labels = _input_labels(template, len(tensors))
-        records = torch.is_grad_enabled()
         # Under no_grad nothing requires grad any more, but what was computed from
         # parameters a line before still should.
-        lost = not records and any(
+        lost = not torch.is_grad_enabled() and any(
             slot.wanted and slot.edge is None
             for sibling in (parent.children if parent else [])
             for slot in sibling.outputs
@@ -212,7 +211,6 @@ class Recorder:
             inputs=inputs,
             entry=entry_of(target, self._random, self._copies),
             parent=parent,
-            records=records,
             packed=_are_packed(),
         )
         (parent.children if parent else self.frames).append(frame)
