@@ -67,9 +67,8 @@ class Point:
     """What the first evaluation told, for the report."""
 
     inputs: tuple[Any, ...]
-    outputs: tuple[Any, ...]
-    kept: tuple[int, ...] = ()
-    count: int = 1
+    kept: tuple[int, ...]  # numbers of the outputs that are differentiated
+    count: int  # of all outputs
 
 
 def run(func: Callable[..., Any], inputs: Any, asked: Asked, seen: list[Point]) -> None:
@@ -100,7 +99,7 @@ def run(func: Callable[..., Any], inputs: Any, asked: Asked, seen: list[Point]) 
     func_out = tuple(gc._as_tuple(first)[k] for k in kept)  # noqa: SLF001
     outputs = gc._differentiable_outputs(func_out)  # noqa: SLF001
     gc._check_outputs(outputs)  # noqa: SLF001
-    seen.append(Point(point, func_out, kept, count))
+    seen.append(Point(point, kept, count))
     gc._gradcheck_real_imag(  # noqa: SLF001 - splits complex numbers, both directions
         _comparer(gc, asked),
         chosen,

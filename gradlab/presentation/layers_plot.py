@@ -63,7 +63,6 @@ class _Line:
         self.state, self.rows = state, rows
         errors = [row.error for row in rows if not np.isnan(row.error)]
         self.error = max(errors, default=np.nan)
-        self.bar = max((row.bar for row in rows if not np.isnan(row.bar)), default=0.0)
 
     @property
     def label(self) -> str:

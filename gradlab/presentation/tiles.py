@@ -241,8 +241,6 @@ class Digest:
         Tiles asked for, down and across.
     rows, columns
         Position in the picture of the worst entry of each tile.
-    rank
-        `badness` there.
     worst
         Row and column, in the Jacobian, of the worst of all.
     relative
@@ -255,7 +253,6 @@ class Digest:
     out: tuple[int, int]
     rows: NDArray[np.intp]
     columns: NDArray[np.intp]
-    rank: NDArray[np.float32]
     worst: tuple[int, int]
     relative: float
     scale: float
@@ -322,7 +319,6 @@ def _read(comparison: Comparison, out: tuple[int, int]) -> Digest:
         out=out,
         rows=rows,
         columns=columns,
-        rank=rank,
         worst=(flat // comparison.shape[1], flat % comparison.shape[1]),
         relative=_largest_told(comparison, pick, scale),
         scale=scale,
