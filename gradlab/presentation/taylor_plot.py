@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
-from gradlab.presentation.figures import figure_of, headline, ink, new_figure, show
+from gradlab.presentation.figures import (
+    figure_of,
+    headline,
+    ink,
+    new_figure,
+    own_title,
+    show,
+)
 from gradlab.presentation.palettes import ANY_PAPER, INK
 
 if TYPE_CHECKING:
@@ -71,7 +78,7 @@ class TaylorDisplay:
             headline(self.figure_, self.title, colour)
         else:
             self.figure_, self.ax_ = figure_of(ax), ax
-            ax.set_title(self.title, loc="left", fontsize=9, color=colour)
+            own_title(ax, self.title, colour)
         self.lines_, self.theory_ = {}, {}
         for order in sorted(self.test.residuals):
             self._order(order)

@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+import gradlab as gl
 from gradlab.errors import InputError
 from gradlab.presentation.figures import png
 from gradlab.presentation.palettes import ANY_PAPER, INK, LIGHT
@@ -371,3 +372,11 @@ def test_long_headlines_stay_on_the_paper(compare):
 
     assert "\n" in words
     assert words.replace("\n", " ") == display.title
+
+
+def test_a_taylor_test_says_no_more_over_axes_than_they_have_room_for():
+    """In somebody's figure a long verdict goes on in the next line."""
+    ax = Figure(figsize=(4, 3)).add_subplot()
+    test = gl.taylor_test(lambda x: (x**2).sum(), np.ones(3), grad=lambda x: x)
+
+    assert "\n" in test.plot(ax).ax_.get_title(loc="left")
