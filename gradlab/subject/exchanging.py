@@ -11,7 +11,7 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gradlab.subject.guarding.interrupts import DeferredInterrupt
+from gradlab.subject.guarding.interrupts import MOST_RETRIES, DeferredInterrupt
 from gradlab.subject.guarding.library_code import is_library
 from gradlab.subject.guarding.paths import slots_of
 from gradlab.subject.guarding.reachable import reach
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from gradlab.subject.guarding.reached import Reach
 
 __all__ = ["Exchanged", "Place", "attribute_of", "item_of", "places_of"]
-
-_MOST_RETRIES = 1000  # times in a row that putting back is interrupted
 
 
 class Place(NamedTuple):
@@ -103,7 +101,7 @@ class Exchanged:
 
     def __exit__(self, *_exception: object) -> None:
         stopped: BaseException | None = None
-        for _ in range(_MOST_RETRIES):
+        for _ in range(MOST_RETRIES):
             try:
                 self._put_back()
                 break

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from gradlab.subject.guarding.alone import begun, ended
-from gradlab.subject.guarding.interrupts import DeferredInterrupt
+from gradlab.subject.guarding.interrupts import MOST_RETRIES, DeferredInterrupt
 from gradlab.subject.guarding.paths import path_text
 from gradlab.subject.guarding.random_state import (
     GlobalRandom,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["HiddenState", "StateGuard"]
 
 _GIB = 1 << 30
-_MOST_RETRIES = 1000  # restorations interrupted in a row before giving up
 
 
 class StateGuard:
@@ -149,7 +148,7 @@ class StateGuard:
 
     def __exit__(self, *_exception: object) -> None:
         interrupted: KeyboardInterrupt | None = None
-        for _ in range(_MOST_RETRIES):
+        for _ in range(MOST_RETRIES):
             try:
                 self._finish()
                 break

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from gradlab.diagnosis.measuring.layer_shapes import Layer
 
 __all__ = [
+    "LEVELS",
     "SAME_SLOPE",
     "Level",
     "known",
@@ -31,6 +32,7 @@ __all__ = [
     "spread",
 ]
 
+LEVELS = (-1.0, -0.4, 0.5, 1.1)  # pre-activations at which both sides are read
 SAME_SLOPE = 1e-3  # how near to one another two slopes are the same
 _A_LITTLE = 2e-5  # of a weight: it moves its units by less than slopes are told apart
 _COORDINATES = 6  # entries of a bias or a weight that are varied at each

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from gradlab.differentiation.origin import Origin
     from gradlab.subject.subject import Subject
 
-__all__ = ["numeric_side"]
+__all__ = ["VAGUE", "numeric_side"]
 
 _ROUGH_KINDS = (Smoothness.NOISY, Smoothness.STAIRCASE)
-_VAGUE = 1e-8  # relative bar of a slope that a smooth f would have told better
+VAGUE = 1e-8  # relative bar of a slope that a smooth f would have told better
 _LOUD = 1e-10  # bars times the scale, relative to f: single precision leaves 1e-8
 _HALF = 0.5  # of the coordinates that move an output
 _SEED = 0  # of the lines along which noise is measured for a Jacobian by itself
@@ -166,7 +166,7 @@ def _climbed(
         rough = np.isin(found.kind, _ROUGH_KINDS)
         # and by more than doubles leave of a small slope, as of a tanh that saturates
         loud = np.multiply.outer(_LOUD * np.abs(base), 1 / scales_of(subject, which))
-        vague = found.error > np.fmax(_VAGUE * np.abs(found.value), loud[:, positions])
+        vague = found.error > np.fmax(VAGUE * np.abs(found.value), loud[:, positions])
         rough |= vague
     share = (rough & moved).sum(axis=1) / np.maximum(moved.sum(axis=1), 1)
     coarse = None

@@ -24,7 +24,7 @@ from gradlab.differentiation.method import Adaptive, Auto, Backward, ComplexStep
 from gradlab.differentiation.noise.hidden_noise import ROUGH, noise_level
 from gradlab.differentiation.noise.noise import ULPS
 from gradlab.differentiation.sizes.scales import scales_of
-from gradlab.pipeline.sides.measuring import numeric_side
+from gradlab.pipeline.sides.measuring import VAGUE, numeric_side
 from gradlab.subject.subject import DOUBLE
 
 if TYPE_CHECKING:
@@ -47,7 +47,6 @@ _GENTLE = 1e2  # times what a function of its size does on its own scale
 _LIVELY = 1e6  # the same, of a function whose slope may still be believed
 _ROUNDING = 20.0  # times the round-off of f that a stray must have to mean anything
 _TWO_SIDED, _ONE_SIDED = 1.0, 2.0  # bars in units of what the further point shows
-_VAGUE = 1e-8  # relative bar of a slope that a smooth f would have told better
 _ENOUGH = 8  # coordinates, before what most of them show is the noise of an output
 # Measured on 60 families of functions (poles, ripples, kinks, jumps, noise, few digits,
 # float32 inside, solvers, pairs of columns that are wrong alike), 180,000 entries:
@@ -148,7 +147,7 @@ def _standing(
     slope is as small as that, and nobody knows how small.
     """
     with np.errstate(all="ignore"):
-        rough = (error > _VAGUE * np.abs(found.value)) & (found.value != 0)
+        rough = (error > VAGUE * np.abs(found.value)) & (found.value != 0)
         few = 2 * rough.sum(axis=1) < (found.value != 0).sum(axis=1)
     zero = found.value == 0
     if few.all() or not zero.any():

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import types
 
-__all__ = ["DeferredInterrupt"]
+__all__ = ["MOST_RETRIES", "DeferredInterrupt"]
+
+MOST_RETRIES = 1000  # restorations interrupted in a row before giving up
 
 # without the turning of a handler into an enum, which fails by an exception each time
 _get, _put = inspect.unwrap(signal.getsignal), inspect.unwrap(signal.signal)

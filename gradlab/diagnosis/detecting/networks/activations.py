@@ -11,6 +11,7 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import is_named, layer_of, layers_of
 from gradlab.diagnosis.measuring.level_readings import IN_OUTPUT, read_levels
 from gradlab.diagnosis.measuring.levels import (
+    LEVELS,
     SAME_SLOPE,
     Level,
     known,
@@ -30,7 +31,6 @@ __all__ = ["equal_units"]
 
 _PAIR = 2  # units that a gate has at least, and gates of a layer
 _STILL = 1e-7  # of the largest gradient: units that are switched off
-_LEVELS = (-1.0, -0.4, 0.5, 1.1)  # pre-activations at which slopes are compared
 
 
 def equal_units(case: Case) -> list[Clue]:
@@ -58,7 +58,7 @@ def equal_units(case: Case) -> list[Clue]:
     units = _gate(bias, layer)
     entries = units[spread(len(units))]
     of = layer.bias, entries
-    rows = known(level_at(evidence, layer, t, units, of) for t in _LEVELS)
+    rows = known(level_at(evidence, layer, t, units, of) for t in LEVELS)
     if not rows:
         return []
     names = evidence.subject.inputs
@@ -91,7 +91,7 @@ def _where_alike(
     top = max(row.true for row in rows)
     still = [row for row in rows if max(abs(row.ours), row.true) <= _STILL * top]
     right = [row for row in rows if row not in still and row.is_right()]
-    if not right or len(right) + len(still) < len(_LEVELS):
+    if not right or len(right) + len(still) < len(LEVELS):
         return []
     units = np.arange(evidence.subject.inputs[layer.bias].coordinates)
     of = layer.weight, spread(evidence.subject.inputs[layer.weight].coordinates)
@@ -175,10 +175,10 @@ def _taken_elsewhere(
     def at(t: float, elsewhere: float) -> Level | None:
         return level_at(evidence, layer, t, units, of, dict.fromkeys(others, elsewhere))
 
-    same = known(at(t, t) for t in _LEVELS)
-    if len(same) < len(_LEVELS) or not all(r.true > 0 and r.is_right() for r in same):
+    same = known(at(t, t) for t in LEVELS)
+    if len(same) < len(LEVELS) or not all(r.true > 0 and r.is_right() for r in same):
         return []
-    apart = known(at(t, -t / 2) for t in _LEVELS)
+    apart = known(at(t, -t / 2) for t in LEVELS)
     off = [row for row in apart if row.true > 0 and abs(row.ratio - 1) > SAME_SLOPE]
     if len(off) < 2 or not all(row.parallel for row in off):
         return []
@@ -213,8 +213,8 @@ def _of_weight_alone(case: Case, layer: Layer) -> list[Clue]:
         spread(inputs[layer.weight].coordinates), wrong[spread(len(wrong))]
     )
     chosen = (layer.weight, some)
-    rows = known(level_at(evidence, layer, t, units, chosen) for t in _LEVELS)
-    if len(units) < 2 or len(rows) < len(_LEVELS) or not all(r.parallel for r in rows):
+    rows = known(level_at(evidence, layer, t, units, chosen) for t in LEVELS)
+    if len(units) < 2 or len(rows) < len(LEVELS) or not all(r.parallel for r in rows):
         return []
     name = inputs[layer.weight].name
     clues = read_levels(f"the layer of {name}", rows, 0.93, loops=False)

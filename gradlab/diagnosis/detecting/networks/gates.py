@@ -16,6 +16,7 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.level_readings import read_levels
 from gradlab.diagnosis.measuring.levels import (
+    LEVELS,
     SAME_SLOPE,
     Level,
     known,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["wrong_gates"]
 
-_LEVELS = (-1.0, -0.4, 0.5, 1.1)  # pre-activations at which a gate is read
 _LEVEL = 0.3  # at which gates are told apart
 _SHUT = 30.0  # pre-activation of a gate that is shut (minus), or open
 _RIGHT = 1e-4  # relative: gradients that agree
@@ -96,8 +96,8 @@ def _one(case: Case, layer: Layer, units: Units) -> list[Clue]:
     """Tell a wrong slope of a gate from a wrong array that it is multiplied with."""
     evidence = case.evidence
     of = (layer.bias, units[spread(len(units))])
-    rows = known(level_at(evidence, layer, t, units, of) for t in _LEVELS)
-    if len(rows) < len(_LEVELS):
+    rows = known(level_at(evidence, layer, t, units, of) for t in LEVELS)
+    if len(rows) < len(LEVELS):
         return []
     names = evidence.subject.inputs
     where = f"the gate of units {units[0]} to {units[-1]} in the layer of "
