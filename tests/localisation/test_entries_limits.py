@@ -9,16 +9,7 @@ from gradlab.building import Sides, build_subject
 from gradlab.errors import BudgetError, InputError
 from gradlab.locating import locate
 from tests.localisation import dense_networks as nets
-
-
-def located(params, loss_and_grads, grads, **options):
-    return locate(
-        lambda: loss_and_grads(params)[0], params=params, grad=grads, **options
-    )
-
-
-def places(found):
-    return {(entry.input, entry.index) for entry in found.entries}
+from tests.localisation.test_entries import located, places
 
 
 class TestBudget:

@@ -21,21 +21,14 @@ from gradlab.pipeline.sides.lines_run import way_of
 from gradlab.subject.exchanging import Exchanged
 from gradlab.subject.library_defaults import Default
 from gradlab.subject.tolerances_off import called_defaults, small_numbers, with_smaller
+from tests.specimens.linear_flow import T, flow, rate
 
-T = np.array([1.3, 0.7])
 DEFAULTS = RungeKutta.__init__.__defaults__
 
 
 def integrated(t):
     """End of y' = -a y + b from 1 to the time 2, to a tolerance that nobody gives."""
-    return solve_ivp(lambda _, y: -t[0] * y + t[1], (0, 2), [1.0]).y[0, -1]
-
-
-def flow(t):
-    """Its derivative in a and b, by algebra."""
-    a, b = t
-    left = np.exp(-2 * a)
-    return np.array([-2 * (1 - b / a) * left - b / a**2 * (1 - left), (1 - left) / a])
+    return solve_ivp(rate(t), (0, 2), [1.0]).y[0, -1]
 
 
 def until_close(t):

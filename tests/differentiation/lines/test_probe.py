@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from gradlab.building import Sides, build_subject
 from gradlab.differentiation.lines.directions import Direction, unit_of
 from gradlab.differentiation.lines.line_slope import line_slope, start_exponent
 from gradlab.differentiation.lines.parts import whole
@@ -15,18 +14,7 @@ from gradlab.differentiation.lines.probe import ProbeSettings, probe, ripple
 from gradlab.differentiation.metering.budget import Budget
 from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
 from gradlab.differentiation.origin import Origin
-
-LARGE = 200_000  # more than three blocks of a generator
-
-
-def gather(direction, part):
-    """Values of a direction over a part, in one array."""
-    return np.concatenate([values for _, values in direction.values(part)])
-
-
-def subject_of(f, *inputs):
-    return build_subject(f, list(inputs), Sides(need_analytic=False))
-
+from tests.differentiation.lines.test_directions import subject_of
 
 CURVES = {
     "sine": (np.sin, math.cos),

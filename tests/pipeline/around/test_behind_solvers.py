@@ -10,27 +10,17 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import gradlab as gl
-
-T = np.array([1.3, 0.7])
+from tests.specimens.linear_flow import T, flow, rate
 
 
 def solved(method, tol):
     """End of y' = -a y + b from 1 to the time 2."""
 
     def end(t):
-        rhs = lambda _, y: -t[0] * y + t[1]
-        return solve_ivp(rhs, (0, 2), [1.0], method=method, rtol=tol, atol=1e-5).y[
-            0, -1
-        ]
+        found = solve_ivp(rate(t), (0, 2), [1.0], method=method, rtol=tol, atol=1e-5)
+        return found.y[0, -1]
 
     return end
-
-
-def flow(t):
-    """Its derivative in a and b."""
-    a, b = t
-    left = np.exp(-2 * a)
-    return np.array([-2 * (1 - b / a) * left - b / a**2 * (1 - left), (1 - left) / a])
 
 
 SOLVERS = [("LSODA", 1e-4), ("Radau", 1e-4), ("BDF", 1e-4)]

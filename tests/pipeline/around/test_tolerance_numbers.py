@@ -5,28 +5,17 @@ Truth is algebra: the end of a linear differential equation.
 
 from __future__ import annotations
 
-import numpy as np
 from scipy.integrate import solve_ivp
 
 import gradlab as gl
-
-T = np.array([1.3, 0.7])
-
-
-def flow(t):
-    """Its derivative in a and b."""
-    a, b = t
-    left = np.exp(-2 * a)
-    return np.array([-2 * (1 - b / a) * left - b / a**2 * (1 - left), (1 - left) / a])
+from tests.specimens.linear_flow import T, flow, rate
 
 
 def test_two_tolerances_are_made_smaller_together():
     """The absolute one counts where the relative one is no longer larger."""
 
     def f(t):
-        found = solve_ivp(
-            lambda _, y: -t[0] * y + t[1], (0, 2), [1.0], rtol=1e-5, atol=1e-6
-        )
+        found = solve_ivp(rate(t), (0, 2), [1.0], rtol=1e-5, atol=1e-6)
         return found.y[0, -1]
 
     assert gl.check(f, T, grad=flow).verdict.name == "UNDECIDED"
