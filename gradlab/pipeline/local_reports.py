@@ -24,6 +24,7 @@ from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerState
 from gradlab.localisation.layers.replaying.alone import (
     alone,
+    any_asked,
     one_sample,
     weighted_by_cotangents,
 )
@@ -193,6 +194,9 @@ def _report(frame: Frame, layer: str, plan: Plan | None, most: int | None) -> Re
 
     fn, inputs, names = alone(frame)
     local = _local_plan(plan)
+    if frame.kind == "function" and not any_asked(inputs):
+        # else all were, also the times of a solver, of which the model asks no gradient
+        raise InputError(f"{layer} is asked for no gradient but those of parameters")
     subject = torch_subject(fn, inputs, names=names)
     total = input_columns(subject.inputs)
     if most is not None and total > most:

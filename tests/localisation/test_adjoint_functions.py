@@ -123,3 +123,46 @@ def test_returning_what_was_given_excuses_nothing():
             return torch.tanh(same(self.layer(x)))
 
     assert gl.blame(Twice(), x).culprits == ("Twice",)
+
+
+class Timed(torch.autograd.Function):
+    """A layer times a number that nobody asks the gradient of; slips in its weights."""
+
+    @staticmethod
+    def forward(ctx, time, inner, *weights):
+        ctx.inner = inner
+        ctx.save_for_backward(time, *weights)
+        with torch.no_grad():
+            return time * inner(torch.ones_like(time))
+
+    @staticmethod
+    def backward(ctx, upstream):
+        time, *weights = ctx.saved_tensors
+        with torch.enable_grad():
+            out = torch.tanh(ctx.inner(torch.ones_like(time)))
+            found = torch.autograd.grad(out, weights, upstream * time)
+        return None, None, *found
+
+
+class Integrated(nn.Module):
+    """Only the parameters are asked for."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner = nn.Linear(3, 3).double()
+
+    def forward(self, time):
+        """Return time * inner(1)."""
+        return Timed.apply(time, self.inner, *self.inner.parameters())
+
+
+def test_what_the_model_asks_no_gradient_of_is_not_missed():
+    """No gradient of the time is right: nobody asked for one."""
+    time = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    audit = gl.blame(Integrated(), time)
+    assert audit.culprits == ("Integrated",)
+    assert [finding.kind for finding in audit.findings] == ["unknown"]
+    report = gl.check(Integrated(), time)
+    assert report.diagnosis != "detached"
+    assert not any("time" in finding.evidence for finding in report.findings)

@@ -129,12 +129,19 @@ class Frame:
 
     @property
     def unasked(self) -> list[int]:
-        """Positions of inputs of floating point that the model asks no gradient of."""
+        """Positions of inputs of floating point that the model asks no gradient of.
+
+        Dense ones: the gradient of a sparse matrix, as that of a graph, is sparse, too,
+        and what handed it on is not weighted with such.
+        """
+        import torch
+
         return [
             k
             for k, slot in enumerate(self.inputs)
             if not slot.wanted and self.parent is not None
             if slot.value.is_floating_point() or slot.value.is_complex()
+            if slot.value.layout is torch.strided
         ]
 
     @property

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gradlab.localisation.layers.recording.frames import Frame, Slot
 
-__all__ = ["alone", "one_sample", "weighted_by_cotangents"]
+__all__ = ["alone", "any_asked", "one_sample", "weighted_by_cotangents"]
 
 _SMALL = 256  # entries of inputs that nobody needs to cut further
 _CLOSE = 1e4  # units of round-off by which kernels of other shapes may differ
@@ -45,6 +45,20 @@ def alone(
     if frame.kind == "function":
         return frame.target.apply, args, None
     return frame.target, args, None
+
+
+def any_asked(inputs: tuple[Any, ...]) -> bool:
+    """Whether a gradient is asked of any tensor among the inputs of a call.
+
+    Examples
+    --------
+    >>> import torch
+    >>> any_asked((torch.ones(2), 3.0)), any_asked((torch.ones(2).requires_grad_(),))
+    (False, True)
+    """
+    import torch
+
+    return any(tensor.requires_grad for tensor in leaves(inputs, torch.Tensor))
 
 
 def _leaves(frame: Frame) -> list[Any]:

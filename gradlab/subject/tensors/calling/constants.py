@@ -60,7 +60,7 @@ class Constants:
         tensor, source = self.tensors[key], self._sources[key]
         if tensor._version != self._versions[key] or key in self._unseen:  # noqa: SLF001 - see above
             return False
-        if tensor.nbytes > _WATCHED:
+        if tensor.numel() * tensor.element_size() > _WATCHED:  # of sparse ones, too
             return False
         try:
             return not same_bits(tensor, cast(source, self._dtype_of))
