@@ -13,10 +13,14 @@ from gradlab.subject.subject import is_torch_subject
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from gradlab.comparison.comparison import Comparison
     from gradlab.subject.subject import Subject
 
 __all__ = ["in_float64", "left_open", "measured"]
+
+_APART = 10.0  # bars between two sides that a direction tells apart
 
 
 def left_open(
@@ -50,6 +54,9 @@ def left_open(
         if name in asked:
             yield _own_step(comparison, asked[name])
             continue
+        if _seen_apart(comparison).any():
+            yield _not_borne_out(comparison)
+            continue
         yield Finding(
             BugKind.LOW_PRECISION,
             "warning",
@@ -74,6 +81,35 @@ def _own_step(comparison: Comparison, step: float) -> Finding:
         f"{_measured(comparison)}.",
         'Leave the step to gradlab (method="auto"), or look at gl.sweep for the range '
         "of steps that works.",
+    )
+
+
+def _seen_apart(comparison: Comparison) -> NDArray[np.bool_]:
+    """Where random directions told two sides apart, and yet accuse nobody."""
+    if comparison.coverage != "probe":
+        return np.zeros(comparison.verdicts.shape, dtype=bool)
+    with np.errstate(invalid="ignore"):
+        gap = np.abs(comparison.analytic - comparison.numeric)
+        apart = gap > _APART * comparison.numeric_error
+    return (comparison.verdicts == Verdict.UNDECIDED) & np.isfinite(gap) & apart
+
+
+def _not_borne_out(comparison: Comparison) -> Finding:
+    """Say what directions measured, and that entries do not say the same."""
+    name, seen = comparison.input.name, _seen_apart(comparison)
+    row, column = (int(i) for i in np.unravel_index(int(seen.argmax()), seen.shape))
+    return Finding(
+        BugKind.UNKNOWN,
+        "warning",
+        name,
+        0.5,
+        f"The gradient of {name} disagrees along {int(seen.sum())} of {seen.size} "
+        f"random directions, such as {comparison.label(row, column)}: analytic "
+        f"{comparison.analytic[row, column]:.3g}, numeric "
+        f"{comparison.numeric[row, column]:.3g} ± "
+        f"{comparison.numeric_error[row, column]:.1e}; no single entry has borne that "
+        f"out.",
+        f'Check its entries one by one: coverage="full", wrt="{name}".',
     )
 
 
@@ -106,6 +142,8 @@ def measured(comparisons: Sequence[Comparison]) -> str:
     """Go on with what was measured of the first undecided input; empty if none is."""
     for comparison in comparisons:
         if comparison.verdict == Verdict.UNDECIDED:
+            if _seen_apart(comparison).any():
+                continue
             return f": too coarse to tell {_measured(comparison)}"
     return ""
 

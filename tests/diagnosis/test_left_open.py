@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -137,3 +139,24 @@ def test_a_step_that_is_far_too_short_is_told_as_that(method, kind):
     assert [f.kind for f in report.findings] == ([] if kind is None else [kind])
     if kind:
         assert f"step asked for, {method.step:g}" in report.findings[0].evidence
+
+
+def test_directions_that_tell_two_sides_apart_are_not_called_coarse():
+    """They are off by a thousand bars; what is open is that no entry shows it."""
+    report = gl.check(
+        lambda w: float(w.sum()), np.ones(60), grad=np.ones_like, coverage="probe"
+    )
+    told = report.comparisons[0]
+    numeric = told.analytic + 2.0
+    open_ = dataclasses.replace(
+        told,
+        numeric=numeric,
+        numeric_error=np.full_like(numeric, 1e-3),
+        verdicts=np.full(numeric.shape, gl.Verdict.UNDECIDED, dtype=np.int8),
+    )
+    (finding,) = left_open([open_], [])
+    assert finding.kind == "unknown"
+    assert "coarse" not in finding.evidence
+    assert "no single entry has borne that out" in finding.evidence
+    near = dataclasses.replace(open_, numeric=told.analytic + 2e-3)
+    assert next(left_open([near], [])).kind == "low_precision"

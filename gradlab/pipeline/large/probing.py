@@ -169,7 +169,8 @@ def _contradicted(
     share = probes.located.wrong_share.get(variable.name, 0.0)
     if share:
         looked = int((closer[0].verdicts == Verdict.AGREES).sum())
-        return bool((1.0 - min(share, 1.0)) ** looked < _UNLIKELY)
+        # of one to four wrong ones that were left two were counted: half, if it was one
+        return bool((1.0 - min(share / 2, 1.0)) ** looked < _UNLIKELY)
     named, shown = named_entries(probes, variable), closer[0].columns
     seen = shown is None or bool(np.isin(named, shown).all())
     return bool(named) and seen and probes.located.complete

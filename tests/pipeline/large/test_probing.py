@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import types
+from unittest import mock
+
 import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.pipeline.large import probing
 
 
 def network(rng, sabotage=None):
@@ -360,3 +364,19 @@ def test_no_gradient_at_all_agrees_with_slopes_that_nobody_knows(seed):
 
     told = gl.check(f, matrix, grad=np.zeros_like, coverage="probe", seed=seed)
     assert told.verdict != gl.Verdict.AGREES
+
+
+@pytest.mark.parametrize(("looked", "cleared"), [(18, False), (60, True)])
+def test_entries_clear_what_directions_accuse_only_if_one_wrong_was_among_them(
+    looked, cleared
+):
+    """A third by two of one to four that are left: a sixth, if it was one.
+
+    Eighteen right ones are then met by chance in (5/6)^18 = 4 %, sixty hardly ever.
+    """
+    name = types.SimpleNamespace(name="w")
+    right = types.SimpleNamespace(accepted=None, verdicts=np.zeros((1, looked)))
+    located = types.SimpleNamespace(wrong_share={"w": 1 / 3})
+    probes = mock.MagicMock(located=located)
+    probes.__getitem__.return_value.numeric = np.ones(3)
+    assert probing._contradicted(probes, name, [right]) is cleared
