@@ -90,8 +90,9 @@ def _seen_apart(comparison: Comparison) -> NDArray[np.bool_]:
         return np.zeros(comparison.verdicts.shape, dtype=bool)
     with np.errstate(invalid="ignore"):
         gap = np.abs(comparison.analytic - comparison.numeric)
-        apart = gap > _APART * comparison.numeric_error
-    return (comparison.verdicts == Verdict.UNDECIDED) & np.isfinite(gap) & apart
+        apart = np.isfinite(gap) & (gap > _APART * comparison.numeric_error)
+    seen: NDArray[np.bool_] = apart & (comparison.verdicts == Verdict.UNDECIDED)
+    return seen
 
 
 def _not_borne_out(comparison: Comparison) -> Finding:

@@ -138,7 +138,7 @@ def _again(
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         return accusing_nobody(report, stop, f"not compared without {without}")
     off = _apart(report, again)
-    if not np.isfinite(off):  # one by directions, the other entry by entry
+    if not np.isfinite(off):
         off = _apart_along(subject, twin, call.plan.seed)
     half = precision == "half"
     known = half and again.verdict == Verdict.DISAGREES
@@ -151,8 +151,7 @@ def _again(
         0.9,
         f"The function {without} on the way, and stands still between "
         f"two numbers of that; both sides were compared with these casts left out. "
-        f"With them the gradient is off by up to {100 * off:.2g} % of its largest "
-        f"entry.",
+        f"With them the gradient is {_off(off)}.",
         "For gradients with more digits leave the casts out where you can.",
     )
     remark = f"compared in float64, with {without} left out"
@@ -164,8 +163,20 @@ def _again(
     )
 
 
+def _off(apart: float) -> str:
+    """Tell in words how far a gradient is off, in parts of its largest entry."""
+    if not apart:
+        return "the same"
+    return f"off by up to {100 * apart:.2g} % of its largest entry"
+
+
 def _apart(report: Report, again: Report) -> float:
-    """How far the gradients of two reports are apart, by their largest entries."""
+    """How far the gradients of two reports are apart, by their largest entries.
+
+    Infinitely where they were asked along directions, which are not the same for both.
+    """
+    if any(c.coverage == "probe" for c in (*report.comparisons, *again.comparisons)):
+        return np.inf
     own, other = ([c.analytic for c in each.comparisons] for each in (report, again))
     if [values.shape for values in own] != [values.shape for values in other]:
         return np.inf

@@ -298,3 +298,48 @@ def test_a_cast_of_the_backward_alone_is_no_excuse(dtype):
 
     assert report.verdict == gl.Verdict.DISAGREES
     assert report.culprits == ("x",)
+
+
+class Slow(nn.Module):
+    """One tensor moves the output by a millionth, and the output has seven digits."""
+
+    def __init__(self, factor):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.slow, self.last = (nn.Linear(5, 5).double() for _ in range(3))
+        self.bend = Bend(factor)
+        with torch.no_grad():
+            self.slow.weight.mul_(1e-4)
+
+    def forward(self, x):
+        hidden = self.first(x)
+        rate = self.bend(self.slow(hidden)).exp().float().double()
+        return (self.last(hidden) + 1e-2 * rate).float().double()
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+@pytest.mark.parametrize("seed", range(3))
+def test_directions_of_both_checks_need_not_be_the_same(seed, factor):
+    """Gradients along other directions are other numbers, and no other gradient."""
+    torch.manual_seed(seed + 1)
+    x = torch.randn(4, 5, dtype=torch.float64)
+
+    report = gl.check(
+        Slow(factor),
+        x,
+        loss=lambda out: (out**2).sum(),
+        coverage="probe",
+        seed=seed,
+    )
+
+    assert "casts to single precision left out" in str(report)
+    right = gl.Verdict.AGREES if factor == 1.0 else gl.Verdict.DISAGREES
+    assert report.verdict == right
+
+
+def test_a_share_of_nothing_is_told_as_nothing():
+    """Where casts change no gradient, no per cent of it is named."""
+    x = torch.linspace(0.1, 1.0, 4).double().requires_grad_()
+    report = gl.check(lambda x: x.float().double() + x.sin(), x)
+
+    assert "With them the gradient is the same" in str(report)
