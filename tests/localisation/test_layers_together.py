@@ -264,3 +264,30 @@ def test_a_graph_that_was_freed_by_a_gradient_inside_is_told():
     assert (finding.where, finding.kind) == ("Curved", "detached")
     assert "grad without create_graph (1x, " in finding.evidence
     assert "create_graph=True" in finding.advice
+
+
+class Critic(nn.Module):
+    """The score of one batch less that of another: the last bias goes away."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.net = nn.Sequential(nn.Linear(2, 6), nn.ReLU(), nn.Linear(6, 1))
+
+    def forward(self, real, fake):
+        spread = real * 0.3 + fake * 0.7
+        spread = spread.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(
+            self.net(spread).sum(), spread, create_graph=True
+        )
+        penalty = ((slope.norm(dim=1) - 1) ** 2).mean()
+        return self.net(fake).mean() - self.net(real).mean() + penalty
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_slope_of_zero_is_not_told_as_the_worst(dtype):
+    """The gradient of that bias is zero on both sides, but for what rounding leaves."""
+    real, fake = torch.randn(2, 5, 2, generator=torch.Generator().manual_seed(2))
+    audit = gl.blame(Critic().to(dtype), real.to(dtype), fake.to(dtype))
+    assert not audit.culprits
+    assert all(row.error < 1e-6 for row in audit.rows if row.error == row.error)
