@@ -229,6 +229,28 @@ def test_a_kink_is_no_flat_point(norm):
     assert not any("Every slope" in f.evidence for f in report.findings)
 
 
+@pytest.mark.parametrize("seed", [0, 5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_added_and_taken_away_is_no_flat_point(seed, dtype):
+    """A critic's bias, in the mean of one batch less that of another: w.(x - y)."""
+    torch.manual_seed(seed)
+    net = torch.nn.Linear(3, 1)
+    one, two = torch.randn(2, 6, 3)
+
+    class Critic(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, one, two):
+            apart = self.net(one).mean() - self.net(two).mean()
+            return apart + (self.net.weight**2).sum()
+
+    report = gl.check(Critic().to(dtype), one.to(dtype), two.to(dtype))
+    assert report.verdict == gl.Verdict.AGREES
+    assert all(finding.severity == "note" for finding in report.findings)
+
+
 def test_what_was_not_looked_at_is_not_called_flat():
     """Rows of a table that no index names are idle, and were all that was looked at."""
     rows = [700, 1900]

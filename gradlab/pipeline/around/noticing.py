@@ -45,6 +45,7 @@ __all__ = ["excuse_cancellation", "noticed"]
 
 _NAMED = 3  # layers named in one sentence, or inputs that are moved for a look
 _A_TENTH, _ROUNDED = 0.1, 1e-9  # of the size of an input; of f: more is no rounding
+_DIGITS = 100  # round-offs of f, by which terms that take each other away leave it off
 
 # Where f is stationary it fades with the square of the way; stairs and dead units jump.
 _HALVED, _FADES = (0.5, 0.25, 0.125, 0.0625), 0.3
@@ -254,7 +255,8 @@ def _flat(
             bars = map(_bar, rows.get(subject.inputs[which].name, []))
             # a slope within its bar, as between both sides of a kink, is none of zero
             slope = max(bars, default=0.0)
-            least = np.fmax(_ROUNDED * np.abs(base), slope * np.abs(moves).sum())
+            rounded = max(_ROUNDED, _DIGITS * subject.epsilon) * np.abs(base)
+            least = np.fmax(rounded, slope * np.abs(moves).sum())
             told = _apart(moved, base)[0] > least
             if not told.any():
                 continue
