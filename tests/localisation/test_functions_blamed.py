@@ -313,3 +313,28 @@ def test_a_backward_that_the_forward_asks_for_matters(factor, used, culprits):
 
     assert audit.culprits == culprits
     assert ("Function `Softplus`" in str(audit)) == bool(culprits)
+
+
+class Beside(nn.Module):
+    """Returns what a Function makes of a layer, too; the loss reads the layer alone."""
+
+    def __init__(self, slip):
+        super().__init__()
+        torch.manual_seed(3)
+        self.first, self.slip = nn.Linear(4, 5).double(), slip
+
+    def forward(self, x):
+        out = self.first(x)
+        return out, Swish.apply(out, self.slip)
+
+
+def test_a_mistake_that_no_loss_depends_on_is_told_as_one():
+    """It spoils nothing here, and is twice the derivative all the same."""
+    x = torch.randn(3, 4, dtype=torch.float64)
+
+    audit = gl.blame(Beside("scale"), x, loss=lambda out: out[0].pow(2).sum())
+
+    assert not audit.culprits
+    (finding,) = audit.findings
+    told = "the loss does not depend on it; by itself it is wrong: its backward is 2"
+    assert told in finding.evidence

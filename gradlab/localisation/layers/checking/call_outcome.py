@@ -93,5 +93,6 @@ def as_far_as_it_matters(
         outcome,
         state=LayerState.UNCHECKED,
         wrong=[],
-        reason=f"the loss does not depend on it, luckily: {outcome.reason}",
+        reason="the loss does not depend on it; by itself it is wrong: "
+        f"{outcome.reason}",
     )
