@@ -30,7 +30,9 @@ __all__ = [
     "analytic_at",
     "both_sides_at",
     "cotangent_of",
+    "has_factor_elsewhere",
     "quadratic",
+    "slightly_aside",
     "slopes_at",
     "stays",
     "unit_directions",
@@ -40,6 +42,7 @@ _DIRECTIONS = 3  # along which both sides are compared elsewhere
 _CLEARLY = 10.0  # times what is taken for agreement: an error that can vanish
 _SAME = 1e-4  # relative change of an error that has not changed
 _MOVED = 1e-2  # relative change of a slope that has
+_LOOKS = 2  # other points at which a factor of few entries is looked for
 _LARGE = 1_000_000  # coordinates beyond which no second point is looked at
 
 
@@ -162,6 +165,51 @@ def both_sides_at(
     ours = directions @ analytic[which]
     told = np.isfinite(ours).all() and np.isfinite(slopes).all()
     return (directions, ours, slopes) if told else None
+
+
+def slightly_aside(evidence: Evidence) -> dict[int, NDArray[np.float64]]:
+    """Move all real inputs by some tenths of each entry: what is positive stays so."""
+    points = {}
+    for which, variable in enumerate(evidence.subject.inputs):
+        if variable.support is not None or variable.is_complex:
+            continue
+        here = np.array(evidence.subject.point(which), dtype=np.float64)
+        here *= evidence.rng.uniform(0.8, 1.3, size=here.shape)
+        nothing = 0.1 * evidence.rng.normal(size=here.shape)
+        points[which] = here + np.where(here == 0, nothing, 0.0)
+    return points
+
+
+def has_factor_elsewhere(case: Case, factor: float) -> bool | None:
+    """Whether the wrong entries of a loss have one factor at other points as well.
+
+    One number is some multiple of any other: only elsewhere is that a measurement.
+
+    Returns
+    -------
+    bool or None
+        None where it cannot be told: a side cannot be asked there, or the gradient
+        does not move.
+    """
+    evidence, which = case.evidence, case.part.which
+    if not case.scalar:
+        return None
+    chosen = case.part.positions[np.flatnonzero(case.wrong[0])]
+    units = unit_directions(case.variable.coordinates, chosen)
+    before, moved = case.numeric[case.wrong], False
+    for _ in range(_LOOKS):
+        points = slightly_aside(evidence)
+        analytic = analytic_at(evidence, points)
+        if analytic is None:
+            return None
+        slopes = slopes_at(evidence, points, which, units)
+        ours, size = analytic[which][chosen], float(np.abs(slopes).max())
+        if not (np.isfinite(ours).all() and size > 0):
+            return None
+        if np.abs(ours - factor * slopes).max() > _SAME * max(abs(factor), 1.0) * size:
+            return False
+        moved |= bool(np.abs(slopes - before).max() > _MOVED * np.abs(before).max())
+    return True if moved else None
 
 
 def agree_at(case: Case, points: Points) -> bool | None:

@@ -19,6 +19,7 @@ from gradlab.diagnosis.measuring.measures import (
     cases_of,
     sides_of,
 )
+from gradlab.diagnosis.measuring.moving import has_factor_elsewhere
 from gradlab.diagnosis.measuring.places import place_words, whole_words
 from gradlab.diagnosis.measuring.proportions import (
     NEAR_ONE,
@@ -64,25 +65,35 @@ def scales(case: Case) -> list[Clue]:
         fits = _proportional(case, c) if only_wrong else not _spares(case, c)
         if share < _least(case) or not fits:
             continue
-        count = int(case.wrong.sum())
-        shared = count > 2 or (count == 2 and _counts(c))
-        trust = 1.0 if shared or is_written(c) else 0.6
-        plain = round(2 * c, 3) in _PLAIN or _alike(case.evidence, c)
-        if case.analytic.size == 1 and not plain:
-            trust = 0.3  # one number has a factor whatever is wrong: others tell more
-        if only_wrong and count <= _PAIR and _not_of_weight(case, c):
-            trust = 0.3
-        if only_wrong and not is_written(c) and _unbalanced(case):
-            trust = 0.6  # in one line of a balance any term that is missing has one
-        if only_wrong:
-            trust *= 0.98
+        trust = _trust(case, c, only_wrong=only_wrong)
         if only_wrong and _one_row_of_several(case, c):
             clues.append(_used_twice(case, c, share))
-        clues += _named(case, c, share * trust, whole=not only_wrong)
+        if trust > 0:
+            clues += _named(case, c, share * trust, whole=not only_wrong)
         if trust < 1 and only_wrong and 0 < c < _MOST_OF_ALL and case.analytic.size > 3:
             clues.append(_less(case, c))
         break
     return clues
+
+
+def _trust(case: Case, c: float, *, only_wrong: bool) -> float:
+    """Say how far a factor that fits is to be believed: of few entries, less."""
+    count = int(case.wrong.sum())
+    shared = count > _PAIR or (count == _PAIR and _counts(c))
+    trust = 1.0 if shared or is_written(c) else 0.6
+    plain = round(2 * c, 3) in _PLAIN or _alike(case.evidence, c)
+    if case.analytic.size == 1 and not plain:
+        trust = 0.3  # one number has a factor whatever is wrong: others tell more
+    steady = has_factor_elsewhere(case, c) if count == 1 else None
+    if steady is not None:
+        trust = 1.0 if steady else 0.0
+    if not only_wrong:
+        return trust
+    if count <= _PAIR and _not_of_weight(case, c):
+        trust = min(trust, 0.3)
+    if not is_written(c) and _unbalanced(case):
+        trust = min(trust, 0.6)  # in a line of a balance any missing term has one
+    return 0.98 * trust
 
 
 def _least(case: Case) -> float:

@@ -13,7 +13,12 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue
-from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at, unit_directions
+from gradlab.diagnosis.measuring.moving import (
+    analytic_at,
+    slightly_aside,
+    slopes_at,
+    unit_directions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +35,14 @@ _OTHER = 1e-2  # relative: two that are not
 _MOVED = 1e-5  # relative: a slope that other inputs move
 _SHAPE = 1e-3  # relative: a factor that is one number
 _STEPS = (0.0, 0.4, 0.4, -0.4, 0.8)  # of an entry, or of one where it is zero
+
+# factors that an entry makes as it stands: told where they are exact
+_FACTORS: dict[str, Map] = {
+    "{}": lambda x: x,
+    "{}**2": lambda x: x**2,
+    "{}**3": lambda x: x**3,
+    "sqrt({})": lambda x: np.abs(x) ** 0.5,
+}
 
 # slopes by the name of what has them; each is asked for up to a constant factor
 _SLOPES: dict[str, Map] = {
@@ -78,15 +91,13 @@ def slope_of_its_own(case: Case) -> list[Clue]:
                 (BugKind.STALE_CACHE,),
             )
         ]
-    into, what, advice = named
-    into = into.format(name)
+    what, advice = (words.format(name) for words in named)
     return [
         Clue(
             BugKind.WRONG_DERIVATIVE,
             0.92,
-            f"{lead}, as where the slope of {into} is {what}.",
-            f"{advice} the derivative of {into} in the line that computes the gradient "
-            f"of {name}: the last factor of the chain rule.",
+            f"{lead}, {what}.",
+            f"{advice} in the line that computes the gradient of {name}.",
         )
     ]
 
@@ -103,7 +114,7 @@ def _ratios(case: Case, j: int) -> dict[float, float]:
     ratios = {0.0: float(case.analytic[0, j]) / slopes[0.0]}
     moves = False
     for step in _STEPS:
-        points = {k: _aside(case, k) for k in _real_inputs(case)}
+        points = slightly_aside(evidence)
         points[which][j] = x[j] + step * (abs(x[j]) or 1.0)
         ours = analytic_at(evidence, points)
         if ours is None:
@@ -121,26 +132,21 @@ def _ratios(case: Case, j: int) -> dict[float, float]:
     return {x[j] + step * (abs(x[j]) or 1.0): r for step, r in ratios.items()}
 
 
-def _real_inputs(case: Case) -> list[int]:
-    return [
-        which
-        for which, variable in enumerate(case.evidence.subject.inputs)
-        if variable.support is None and not variable.is_complex
-    ]
-
-
-def _aside(case: Case, which: int) -> NDArray[np.float64]:
-    """Move an input by some tenths of each entry: what is positive stays so."""
-    here = np.array(case.evidence.subject.point(which), dtype=np.float64)
-    rng = case.evidence.rng
-    here *= rng.uniform(0.8, 1.3, size=here.shape)
-    return here + np.where(here == 0, 0.1 * rng.normal(size=here.shape), 0.0)
-
-
 def _named(
     entries: NDArray[np.float64], ratios: NDArray[np.float64]
-) -> tuple[str, str, str] | None:
-    """Name what has such a slope: left out where ratio times slope is one number."""
+) -> tuple[str, str] | None:
+    """Name what has such a slope: left out where ratio times slope is one number.
+
+    Returns
+    -------
+    tuple of str or None
+        What analytic / numeric is, and what to do about it; ``{}`` is the input.
+    """
+    for made, of in _FACTORS.items():
+        if np.abs(ratios * of(entries) - 1).max() <= _SHAPE:
+            return f"as 1 / {made} does: that factor is left out", f"Multiply by {made}"
+        if np.abs(ratios / of(entries) - 1).max() <= _SHAPE:
+            return f"as {made} does: that factor is one too many", f"Divide by {made}"
     for power, what, advice in (
         (1, "left out", "Multiply by"),
         (-1, "there twice", "Multiply only once by"),
@@ -148,5 +154,6 @@ def _named(
         for into, slope in _SLOPES.items():
             product = ratios * slope(entries) ** power
             if np.ptp(product) <= _SHAPE * np.abs(product).max():
-                return into, what, advice
+                last = f"{advice} the derivative of {into}, the last of the chain rule,"
+                return f"as where the slope of {into} is {what}", last
     return None

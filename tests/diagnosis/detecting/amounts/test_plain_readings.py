@@ -343,3 +343,37 @@ def test_one_column_of_a_balance_has_a_factor_by_accident(rng):
     assert finding.where == "W"
     assert finding.kind == "missing_term"
     assert "sums to zero along axis 1" in finding.evidence
+
+
+@pytest.mark.parametrize("bias", [0.3, np.array(0.3), np.array([0.3])])
+def test_one_number_with_one_factor_everywhere_has_it(rng, bias):
+    """The mean over nine samples is a ninth of their sum, wherever it is asked."""
+    x, y = rng.normal(size=(9, 4)), rng.normal(size=9)
+
+    def loss_and_grads(b, w):
+        off = np.tanh(b + x @ w) - y
+        slopes = 2 * off * (1 - np.tanh(b + x @ w) ** 2)
+        return off @ off, (np.reshape(slopes.mean(), np.shape(b)), x.T @ slopes)
+
+    report = gl.check(loss_and_grads, bias, rng.normal(size=4))
+
+    assert errors(report, "b") == ["missing_reduction"]
+    assert "1/9" in report.findings[0].evidence
+
+
+def test_one_number_with_another_factor_elsewhere_has_none(rng):
+    """The slope of u + u**2 / 2 for that of u is 1.7 times as large at 0.7 alone."""
+    a, u = rng.uniform(1, 2, 5), np.array([0.5, 1.3, 0.7])
+
+    def loss(u):
+        return np.log(a.sum() + u[0] ** 2 * u[1] + u[2] * u[1])
+
+    def grad(u):
+        inner = a.sum() + u[0] ** 2 * u[1] + u[2] * u[1]
+        slopes = np.array([2 * u[0] * u[1], u[0] ** 2 + u[2], u[1] * (1 + u[2])])
+        return slopes / inner
+
+    report = gl.check(loss, u, grad=grad)
+
+    assert not any("analytic = 1.7" in finding.evidence for finding in report.findings)
+    assert errors(report, "u") == ["wrong_derivative"]

@@ -88,3 +88,33 @@ def test_a_factor_and_a_term_are_no_slope(rng, slip):
 
     assert not report.ok
     assert "nothing else" not in str(report)
+
+
+@pytest.mark.parametrize(
+    ("slip", "told", "advice"),
+    [
+        (lambda v: 1 / v, "as 1 / p does", "Multiply by p in the line"),
+        (lambda v: v**2, "as p**2 does", "Divide by p**2 in the line"),
+    ],
+)
+def test_one_number_of_a_vector_has_no_constant_factor(slip, told, advice):
+    """A volume of 4 left out of f / V is a factor of 1/4 at this point alone.
+
+    With f = dose exp(-k t) / V the slope in V is -f / V.
+    """
+    times = np.linspace(0.5, 6, 9)
+    seen = 2 + np.sin(times)
+
+    def loss(p):
+        return ((10 * np.exp(-p[0] * times) / p[1] - seen) ** 2).sum()
+
+    def grad(p):
+        f = 10 * np.exp(-p[0] * times) / p[1]
+        along = f * 2 * (f - seen)
+        return np.array([-(times * along).sum(), -along.sum() / p[1] * slip(p[1])])
+
+    finding = gl.check(loss, np.array([0.3, 4.0]), grad=grad).findings[0]
+
+    assert finding.kind == "wrong_derivative"
+    assert told in finding.evidence
+    assert advice in finding.advice
