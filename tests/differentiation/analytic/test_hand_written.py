@@ -117,3 +117,40 @@ def test_wrong_backward_of_several_outputs_is_told_by_output():
     verdicts = dict(zip(report.table["output"], report.table["verdict"], strict=True))
     assert report.verdict is gl.Verdict.DISAGREES
     assert sorted(verdicts.values()) == ["AGREES", "DISAGREES"]
+
+
+def test_real_gradient_of_a_complex_input_has_lost_no_digits():
+    """The spectrum of the real part does not move with the imaginary one: g is real."""
+    x = np.exp(1j * np.arange(8.0))
+
+    def back(g, x):
+        padded = np.zeros(8, dtype=complex)
+        padded[:5] = g
+        return 8 * np.fft.ifft(padded).real
+
+    report = gl.check(lambda x: np.fft.rfft(x.real), x, vjp=back)
+
+    assert report.verdict is gl.Verdict.AGREES
+    assert report.findings == ()
+
+
+def test_real_gradient_that_lacks_an_imaginary_part_is_no_matter_of_digits():
+    """Of |z|**2 it is 2 z; its real part has all digits, and is half of it."""
+    z = np.exp(1j * np.arange(5.0))
+    report = gl.check(lambda z: (np.abs(z) ** 2).sum(), z, grad=lambda z: 2 * z.real)
+
+    assert report.verdict is gl.Verdict.DISAGREES
+    assert [str(finding.kind) for finding in report.findings] == ["detached"]
+
+
+def test_gradient_of_half_the_digits_of_a_complex_input_is_told():
+    """complex64 beside complex128, as float32 beside float64."""
+    z = np.exp(1j * np.arange(5.0))
+    report = gl.check(
+        lambda z: (np.abs(z) ** 2).sum(),
+        z,
+        grad=lambda z: (2 * z).astype(np.complex64),
+    )
+
+    assert report.findings[0].kind == gl.BugKind.DTYPE
+    assert "digits were lost" in report.findings[0].evidence
