@@ -15,7 +15,12 @@ from gradlab.diagnosis.detecting.terms.parts import part_through
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import is_named, layer_of
 from gradlab.diagnosis.measuring.measures import Case, Clue
-from gradlab.diagnosis.measuring.moving import agree_at, analytic_at, both_sides_at
+from gradlab.diagnosis.measuring.moving import (
+    agree_at,
+    analytic_at,
+    both_sides_at,
+    slopes_at,
+)
 from gradlab.diagnosis.measuring.sides import wrong_inputs
 from gradlab.subject.subject import DOUBLE
 
@@ -164,8 +169,11 @@ def _read(case: Case, which: int, neutral: float) -> list[Clue]:
         return part
     layer = layer_of(case.evidence, case.part.which)
     carried = layer is not None and layer.recurrent == which
-    if _brings_in(case, which):
-        return [_another_array(case, other)]
+    if _has_right_signal(case):
+        if not _still_comes(case, which):
+            return []
+        if _brings_in(case, which):
+            return [_another_array(case, other)]
     return [
         Clue(
             BugKind.MISSING_TERM,
@@ -183,16 +191,42 @@ def _read(case: Case, which: int, neutral: float) -> list[Clue]:
     ]
 
 
-def _brings_in(case: Case, which: int) -> bool:
-    """Whether an input makes what a weight multiplies, whose error signal is right."""
+def _has_right_signal(case: Case) -> bool:
+    """Whether this is a weight whose layer has a bias, which is right: so its signal.
+
+    In a loop the bias says little: each step of it has a signal of its own.
+    """
     layer = layer_of(case.evidence, case.part.which)
     if layer is None or not is_named(case.evidence, layer):
         return False
-    if len(case.evidence.subject.inputs[which].shape) < _MATRIX:
-        return False
     own = {layer.weight, layer.bias}
     alone = wrong_inputs(case.evidence) & own == {case.part.which} == {layer.weight}
-    return alone and layer.recurrent is None and which < layer.weight
+    return alone and layer.recurrent is None
+
+
+def _brings_in(case: Case, which: int) -> bool:
+    """Whether an input is a matrix that makes what a weight multiplies."""
+    matrix = len(case.evidence.subject.inputs[which].shape) >= _MATRIX
+    return matrix and which < case.part.which
+
+
+def _still_comes(case: Case, which: int) -> bool:
+    """Whether something but zeros comes to a weight where an input is zero.
+
+    Its slopes move with the error signal then, and so with the bias of its layer; of
+    zeros no gradient tells which array it was multiplied with.
+    """
+    evidence, layer = case.evidence, layer_of(case.evidence, case.part.which)
+    if layer is None:
+        return False
+    directions = evidence.rng.normal(size=(1, case.variable.coordinates))
+    points = _filled(case, which, 0.0)
+    moved = points | {layer.bias: evidence.subject.point(layer.bias) + _BETWEEN}
+    before, after = (
+        float(slopes_at(evidence, at, case.part.which, directions)[0])
+        for at in (points, moved)
+    )
+    return abs(after - before) > _MOVES * max(abs(before), abs(after))
 
 
 def _another_array(case: Case, other: str) -> Clue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import gradlab as gl
 
@@ -45,6 +46,37 @@ def test_activations_of_other_samples(rng):
     assert finding.kind == "wrong_index"
     assert "stale_cache" in finding.doubts
     assert "array that it is multiplied with" in finding.evidence
+
+
+@pytest.mark.parametrize("gain", [False, True])
+def test_zeros_do_not_tell_which_array_they_were_multiplied_with(rng, gain):
+    """Without b1 nothing comes to W2 where W1, or a gain, is zero: any array is right.
+
+    Its gradient is that of its penalty alone.
+    """
+    x, y, keep = rng.normal(size=(8, 4)), rng.normal(size=(8, 3)), rng.random((8, 5))
+    mask = (keep < 0.7) / 0.7
+
+    def loss_and_grads(p):
+        h = np.tanh(x @ p["W1"]) * p.get("g", 1.0)
+        out = (h * mask) @ p["W2"] + p["b2"]
+        d = (out - y) / 8
+        t = np.tanh(x @ p["W1"])
+        back = d @ p["W2"].T * mask
+        grads = {"W1": x.T @ (back * p.get("g", 1.0) * (1 - t**2))}
+        grads |= {"W2": h.T @ d + 0.1 * p["W2"], "b2": d.sum(axis=0)}
+        if gain:
+            grads["g"] = (back * t).sum(axis=0)
+        return 4 * (d**2).sum() + 0.05 * (p["W2"] ** 2).sum(), grads
+
+    params = {"W1": rng.normal(size=(4, 5)), "W2": rng.normal(size=(5, 3)),
+              "b2": np.zeros(3)}  # fmt: skip
+    if gain:
+        params["g"] = rng.uniform(0.5, 1.5, 5)
+    report = gl.check(loss_and_grads, params)
+
+    assert report.culprits == ("W2",)
+    assert not any("at zero" in f.evidence for f in report.findings)
 
 
 def test_a_number_added_to_one_weight_is_no_mask():
