@@ -169,8 +169,10 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
             0.8,
             f"Inputs and outputs are float64, but differences with respect to {told} "
             f"are as noisy as {half} precision: something inside rounds.",
-            f"Look for a cast to {half} precision inside the function, numbers that "
-            f"are stored or printed with few digits, or a solver that stops early.",
+            f"Look for a cast to {half} precision inside the function, a difference "
+            f"of numbers that are nearly equal (log(1 - p) of a p next to 1), numbers "
+            f"that are stored or printed with few digits, or a solver that stops "
+            f"early.",
         )
 
 

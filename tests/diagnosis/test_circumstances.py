@@ -325,6 +325,22 @@ def test_what_swings_fast_is_not_told_to_round(times, rng):
     assert not report.findings
 
 
+def test_a_logarithm_of_what_is_left_of_one_is_told_as_what_may_round():
+    """1 - p of p = 1 - exp(-17) keeps eight digits: a cost of a sure network is rough."""
+    z, target = np.array([17.0, 1.0, -0.5]), np.array([0.0, 1.0, 0.0])
+
+    def cost(z):
+        p = 1 / (1 + np.exp(-z))
+        return -(target * np.log(p) + (1 - target) * np.log(1 - p)).sum()
+
+    report = gl.check(cost, z, grad=lambda z: 1 / (1 + np.exp(-z)) - target)
+
+    assert report.ok
+    told = [f.advice for f in report.findings if f.kind == "low_precision"]
+    assert told
+    assert "log(1 - p)" in told[0]
+
+
 def test_what_swings_fast_and_rounds_is_told_to_round(rng):
     """Single precision inside makes steps of its own, whatever bends around them."""
 
