@@ -115,7 +115,7 @@ def _is_one_of_many(case: Case) -> bool:
 
 
 def _one_entry(case: Case) -> Finding:
-    """Say of one wrong entry by how much it is off: formulas spoil more than one."""
+    """Say of one wrong entry by how much it is off: few formulas spoil just one."""
     row, column = (int(i) for i in np.argwhere(case.wrong)[0])
     label = case.variable.label(int(case.part.positions[column]))
     if not case.scalar:
@@ -133,9 +133,11 @@ def _one_entry(case: Case) -> Finding:
         case.name,
         0.2,
         f"{label} alone is wrong: it is {a:.6g}{times}; the other entries of "
-        f"{case.name} are right. A formula that is wrong spoils more than one entry.",
+        f"{case.name} are right. A formula for all of {case.name} that is wrong "
+        f"spoils more than one entry.",
         f"Look for what meets {label} and no other entry: an assignment in the "
-        f"backward, an index at an edge, a limit or a mask.",
+        f"backward, an index at an edge, a limit or a mask; its own formula, where "
+        f"several parameters are in one vector.",
     )
 
 

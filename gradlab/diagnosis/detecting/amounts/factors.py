@@ -141,6 +141,7 @@ def _less(case: Case, c: float) -> Clue:
         f"contributions had been overwritten.",
         f"Where an entry of {case.name} is used more than once, add to its gradient "
         f"(+=, np.add.at) in place of assigning.",
+        (BugKind.MISSING_TERM, BugKind.WRONG_DERIVATIVE),
     )
 
 
