@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Order", "orders_of"]
 
+_WIDE = 65_536  # numbers in a block of axes, beyond which no other order is tried
 _LONG = 256  # slices, beyond which nobody looks for the order of single ones
 
 
@@ -99,6 +100,9 @@ def orders_of(case: Case) -> Iterator[tuple[str, Order]]:
                 yield f"{where} {words}", Order(whole, shape, order, border)
         for words, turned in _turned(case.variable.shape, rows):
             yield f"{words} of {case.name} reversed", turned
+        for words, turned in _reshaped(case.variable.shape, rows):
+            told = "in the order of a reshape where a transpose belongs"
+            yield f"{words} of {case.name} {told}, or the other way round", turned
     for output, part in case.parts_of_output:
         if output.size < 2:
             continue
@@ -118,6 +122,21 @@ def _turned(shape: tuple[int, ...], rows: int) -> Iterator[tuple[str, Order]]:
         lines = rows * math.prod(shape[:first])
         order = Order(slice(0, rows), (lines, kernel, 1), np.arange(kernel)[::-1])
         yield f"axes {first} to {len(shape) - 1}", order
+
+
+def _reshaped(shape: tuple[int, ...], rows: int) -> Iterator[tuple[str, Order]]:
+    """Two axes exchanged by a reshape, which keeps the numbers in their order."""
+    for first in range(len(shape) - 1):
+        for last in range(first + 1, len(shape)):
+            block = shape[first : last + 1]
+            size = math.prod(block)
+            if block[0] == block[-1] or min(block[0], block[-1]) < 2 or size > _WIDE:
+                continue
+            lines, after = rows * math.prod(shape[:first]), math.prod(shape[last + 1 :])
+            for sizes in ((block[-1], *block[1:-1], block[0]), block):
+                read = np.arange(size).reshape(sizes).swapaxes(0, -1).reshape(-1)
+                order = Order(slice(0, rows), (lines, size, after), read)
+                yield f"axes {first} and {last}", order
 
 
 def _axes(

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gradlab as gl
 from gradlab.diagnosis.measuring.orders import Order
 
 
@@ -38,3 +39,28 @@ def test_numbers_of_an_order_are_those_of_the_slices_it_takes(given_order):
     assert np.array_equal(order.whole(matrix), expected)
     places = np.arange(matrix.size)
     assert np.array_equal(order.at(matrix, places), expected.reshape(-1))
+
+
+def test_a_reshape_where_a_transpose_belongs(rng):
+    """Of rows (n, h, w, c) a batch norm hands back (n, w, h, c), as they were read.
+
+    The sum over axes 0, 2 and 3 of x stays what it was: it is the places that are not.
+    """
+    x, gain = rng.normal(size=(2, 3, 4, 2)), rng.normal(size=(2, 3, 4, 2))
+
+    def loss(x):
+        mean, var = x.mean(axis=(0, 2, 3)), x.var(axis=(0, 2, 3))
+        hat = (x - mean[:, None, None]) / np.sqrt(var + 1e-5)[:, None, None]
+        return (hat * gain).sum()
+
+    def grad(x):
+        rows, d = (side.transpose(0, 2, 3, 1).reshape(-1, 3) for side in (x, gain))
+        s = np.sqrt(rows.var(axis=0) + 1e-5)
+        hat = (rows - rows.mean(axis=0)) / s
+        back = (d - d.mean(axis=0) - hat * (d * hat).mean(axis=0)) / s
+        return back.reshape(2, 2, 4, 3).transpose(0, 3, 2, 1)
+
+    finding = gl.check(loss, x, grad=grad).findings[0]
+
+    assert finding.kind == "wrong_index"
+    assert "axes 2 and 3 of x in the order of a reshape" in finding.evidence
