@@ -326,7 +326,7 @@ def test_what_swings_fast_is_not_told_to_round(times, rng):
 
 
 def test_a_logarithm_of_what_is_left_of_one_is_told_as_what_may_round():
-    """1 - p of p = 1 - exp(-17) keeps eight digits: a cost of a sure network is rough."""
+    """1 - p of p = 1 - exp(-17) keeps eight digits: the cost of a sure net is rough."""
     z, target = np.array([17.0, 1.0, -0.5]), np.array([0.0, 1.0, 0.0])
 
     def cost(z):

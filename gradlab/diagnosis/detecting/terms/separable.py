@@ -35,6 +35,7 @@ _PIECES = 4  # entries by which pieces are told from accidents
 _SUMMED = 0.78  # trust in a formula of what is summed over samples
 _PROBED = 5  # entries whose slopes are measured again
 _EACH = 3  # entries of each sort whose slopes have to stay
+_FOLLOWS = 1e-3  # relative: a slope that moves with its entry
 _SAME = 1e-5  # relative: sums that are one number
 
 
@@ -56,7 +57,7 @@ def entry_by_entry(case: Case) -> list[Clue]:
         if of_samples:
             return _miscounted(case)
         return read(curve, "", 0.0) if len(chosen) >= _PIECES else []
-    known = _one_of_many(case, chosen) or _mixed(case, chosen)
+    known = _one_of_many(case, chosen) or _mixed(case, chosen) or _stuck(case, chosen)
     if known:
         return known
     lead = (
@@ -139,6 +140,34 @@ def _spread(places: NDArray[np.intp], count: int) -> NDArray[np.intp]:
     """Take a few places from all over: those in a row may belong to one dead unit."""
     some = np.linspace(0, len(places) - 1, min(count, len(places))).astype(int)
     return np.asarray(places[some])
+
+
+def _stuck(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
+    """Recognise a gradient of which the part that follows the entries is left out."""
+    evidence, which, moved = case.evidence, case.part.which, case.point + 0.37
+    if not case.analytic[0][chosen].any():
+        return []  # zeros are told as that
+    analytic = analytic_at(evidence, {which: moved})
+    if analytic is None or (analytic[which] != case.analytic[0]).any():
+        return []
+    slopes = slopes_at(
+        evidence, {which: moved}, which, unit_directions(len(moved), chosen)
+    )
+    n = case.numeric[0][chosen]
+    if not (np.abs(slopes - n) > _FOLLOWS * np.abs(n).max()).all():
+        return []
+    return [
+        Clue(
+            BugKind.MISSING_TERM,
+            0.86,
+            f"The slopes of the function follow the entries of {case.name}, each its "
+            f"own; the analytic gradient is the same wherever {case.name} stands: the "
+            f"term that follows it is missing.",
+            f"Look for a term of {case.name} in the loss that the gradient leaves out, "
+            f"or for one that was computed and never subtracted or added.",
+            (BugKind.WRONG_DERIVATIVE,),
+        )
+    ]
 
 
 def _mixed(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:

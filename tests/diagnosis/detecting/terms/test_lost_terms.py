@@ -155,3 +155,25 @@ def test_an_error_signal_in_the_span_of_the_next_layer_is_no_stale_array(rng):
 
     assert report.culprit == "W1"
     assert "stale_cache" not in {f.kind for f in report.findings}
+
+
+def test_a_gradient_that_does_not_follow_its_input_lacks_a_term(rng):
+    """The dual of optimal transport: a, less what is transported from each place.
+
+    With squares the plan is relu(alpha + beta - C) / gamma: all of it is positive here.
+    """
+    cost, beta = rng.uniform(0, 1, (6, 5)), 2 + rng.random(5)
+    a = rng.uniform(0.1, 0.3, 6)
+
+    def plan(alpha):
+        return np.maximum(alpha[:, None] + beta - cost, 0)
+
+    def dual(alpha):
+        return alpha @ a - 0.5 * (plan(alpha) ** 2).sum()
+
+    report = gl.check(dual, 2 + rng.random(6), grad=lambda alpha: a.copy())
+
+    finding = report.findings[0]
+    assert finding.kind == "missing_term"
+    assert "is the same wherever alpha stands" in finding.evidence
+    assert "wrong_derivative" in finding.doubts
