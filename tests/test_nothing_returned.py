@@ -106,3 +106,15 @@ def test_a_jacobian_of_objects_is_a_finding_as_a_gradient_of_them_is() -> None:
         lambda x: x**2, X, jac=lambda x: np.diag(2 * x).astype(object), names=["x"]
     )
     assert report.diagnosis == gl.BugKind.DTYPE
+
+
+def test_a_loss_beside_its_gradients_is_told_how_to_pair_them():
+    """A cost with its dw and db behind it, as courses return them."""
+
+    def cost(w, b):
+        return w @ w + b**2, 2 * w, 2 * b
+
+    with pytest.raises(SubjectError, match="3 values; return the pair") as caught:
+        gl.check(cost, np.ones(3), 0.5)
+
+    assert "return loss, (dw, db)" in str(caught.value)

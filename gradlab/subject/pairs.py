@@ -56,6 +56,14 @@ def _pair(result: Any) -> tuple[Any, Any]:
             "tensors (torch.from_numpy(x)) to check the gradient that autograd gives"
         )
         raise SubjectError(msg)
+    if isinstance(result, tuple | list) and len(result) > 2:
+        msg = (
+            f"the function returned {len(result)} values; return the pair (loss, "
+            f"gradients), with all gradients in one tuple, as in `return loss, (dw, "
+            f"db)`, or in one dict, by the names of the parameters; or pass grad=, "
+            f"jac=, backward= or vjp="
+        )
+        raise SubjectError(msg)
     msg = (
         f"there is no gradient to check: pass it as grad=, jac=, backward= or vjp=, or "
         f"let the function return the pair (loss, gradients); it returned "
