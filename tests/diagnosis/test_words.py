@@ -27,7 +27,7 @@ def evidence_of(mask, rng, shape=(8, 6)):
         (np.s_[:, ::2], "only in every second column from 0 of W"),
         (np.s_[-1], "only in the last row (7) of W"),
         (np.s_[2:5], "only in rows 2 to 4 of W"),
-        (np.s_[4, 2], "in W[4, 2] alone"),
+        (np.s_[4, 2], "W[4, 2] alone is wrong"),
         (np.s_[:], "in all 48 entries"),
         (([1, 5], [2, 0]), "only in W[1, 2] and W[5, 0]"),
         (np.s_[[0, 7], :], "only in rows 0 and 7 of W"),

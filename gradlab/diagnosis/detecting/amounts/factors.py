@@ -85,8 +85,10 @@ def _trust(case: Case, c: float, *, only_wrong: bool) -> float:
     if case.analytic.size == 1 and not plain:
         trust = 0.3  # one number has a factor whatever is wrong: others tell more
     steady = has_factor_elsewhere(case, c) if count == 1 else None
-    if steady is not None:
-        trust = 1.0 if steady else 0.0
+    if steady is False:
+        trust = 0.0
+    elif steady and case.analytic.size == 1:
+        trust = 1.0
     if not only_wrong:
         return trust
     if count <= _PAIR and _not_of_weight(case, c):
