@@ -19,6 +19,7 @@ import pytest
 import gradlab
 from gradlab.diagnosis import diagnose
 from tests import clocks
+from tests.sizes import is_left_for_the_night
 
 pytest.register_assert_rewrite("tests.specimens")  # some of them assert
 
@@ -50,8 +51,15 @@ def pytest_configure(config):
     config.option.randomly_reset_seed = False  # pytest-randomly, if it is there
 
 
-def pytest_collection_modifyitems(items):
-    """Take files with long tests first, or one worker may be left alone with them."""
+def pytest_collection_modifyitems(config, items):
+    """Thin what is marked so; take files with long tests first.
+
+    Else one worker may be left alone with them.
+    """
+    if not any("[" in argument for argument in config.args):  # asked for by its name
+        left = list(filter(is_left_for_the_night, items))
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if not is_left_for_the_night(item)]
     files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in files)
 

@@ -10,6 +10,7 @@ import pytest
 import gradlab as gl
 from gradlab import Verdict
 from gradlab.errors import BudgetError
+from tests.sizes import drawn
 from tests.test_interrupts import Interrupted
 
 X = np.array([0.7, -1.3, 0.2, 1.9])
@@ -91,15 +92,16 @@ def accused(f, x, **options):
     return report.verdict == Verdict.DISAGREES or not report.ok or report.culprits
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("coverage", "method"), [("full", "auto"), ("probe", "auto"), ("full", "central")]
 )
 @pytest.mark.parametrize("name", RIGHT)
 def test_no_budget_makes_a_right_gradient_wrong(name, coverage, method):
-    """Wherever it ends: 20 budgets from one evaluation to all that a check takes."""
+    """Wherever it ends, from one evaluation to all that a check takes."""
     f, options, x = sides(name)
     options |= {"coverage": coverage, "method": method}
-    budgets = np.linspace(1, cost(name, coverage, method), 20).astype(int)
+    budgets = np.linspace(1, cost(name, coverage, method), drawn(10, 20)).astype(int)
     found = [b for b in budgets.tolist() if accused(f, x, budget=b, **options)]
     assert found == []
 
@@ -108,7 +110,9 @@ def test_no_budget_makes_a_right_gradient_wrong(name, coverage, method):
 def test_nor_does_stop(name):
     """Whoever presses it, and when."""
     f, options, x = sides(name)
-    for k in np.linspace(2, cost(name, "full", "auto"), 15).astype(int).tolist():
+    for k in (
+        np.linspace(2, cost(name, "full", "auto"), drawn(8, 15)).astype(int).tolist()
+    ):
         try:
             assert not accused(Interrupted(f, k), x, coverage="full", **options)
         except KeyboardInterrupt:

@@ -48,6 +48,7 @@ def case(name, distance):
     return lambda x: fn(x).sum(), x, grad, left, right
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("distance", DISTANCES[1:])
 @pytest.mark.parametrize("name", KINKS)

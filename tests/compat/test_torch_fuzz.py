@@ -77,6 +77,7 @@ def _outcome(check, func, inputs, options):
     return result, {m[:60] for m in told if any(words in m for words in ABOUT)}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.filterwarnings("ignore")  # beta states, announced once in a process
 @pytest.mark.parametrize("name", SHELF)
 def test_same_verdict_exception_words_and_warnings(name):

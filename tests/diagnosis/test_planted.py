@@ -24,28 +24,31 @@ def _satisfies(result, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("seed", "part"), [(0, slice(0, None, 2)), (500, slice(1, None, 2))]
-)
-def test_shares(seed, part, capsys):
-    """Kind first in 80 %, among three in 92 %, right tensor in 97 %, no false error."""
+@pytest.mark.parametrize(("seed", "first"), [(0, 0), (500, 1)])
+def test_shares(seed, first, capsys):
+    """Kind first in 80 %, among three in 92 %, right tensor in 97 %, no false error.
+
+    Of every fourth slip and every fourth other one; of all of them at night.
+    """
     pytest.importorskip("torch")
 
+    part = slice(first, None, drawn(4, 2))
     _satisfies(score([seed], part=part, controls=1), capsys)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "shelves", [FRESH[:3], pytest.param(FRESH[3:], marks=pytest.mark.untraced)]
+    ("shelves", "spacing"),
+    [(FRESH[:3], 2), pytest.param(FRESH[3:], 3, marks=pytest.mark.untraced)],
 )
-def test_fresh_shares(shelves, capsys):
+def test_fresh_shares(shelves, spacing, capsys):
     """The same of programs as users write them, in every form a check takes.
 
-    Of every second slip; of all of them at night.
+    Of every second or third slip; of all of them at night.
     """
     pytest.importorskip("torch")
 
-    part = slice(None, None, drawn(2, 1))
+    part = slice(None, None, drawn(spacing, 1))
     _satisfies(score([1], part=part, controls=1, shelves=shelves), capsys)
 
 

@@ -87,7 +87,7 @@ class TestSmallNetwork:
     @pytest.mark.parametrize("slip", nets.SLIPS)
     def test_one_wrong_entry(self, slip, relu):
         """With kinks or without, one wrong entry is named and no other."""
-        for seed in range(5):
+        for seed in range(drawn(3, 5)):
             rng = np.random.default_rng([seed, 5])
             params, loss_and_grads = nets.network(rng, nets.SMALL, relu=relu)
             grads = loss_and_grads(params)[1]
@@ -98,7 +98,7 @@ class TestSmallNetwork:
     @pytest.mark.parametrize("relu", [False, True])
     def test_right_gradient_has_an_empty_table(self, relu):
         """Nothing wrong: no rows, the five columns all the same."""
-        for seed in range(10):
+        for seed in range(drawn(5, 10)):
             rng = np.random.default_rng([seed, 6])
             params, loss_and_grads = nets.network(rng, nets.SMALL, relu=relu)
             found = located(params, loss_and_grads, loss_and_grads(params)[1])
@@ -127,7 +127,7 @@ class TestSmallNetwork:
 
     def test_swapped_entries_do_not_hide_each_other(self):
         """Two errors of equal size and opposite sign are both found, every time."""
-        for seed in range(20):
+        for seed in range(drawn(8, 20)):
             rng = np.random.default_rng([seed, 8])
             params, loss_and_grads = nets.network(rng, nets.SMALL)
             grads = loss_and_grads(params)[1]

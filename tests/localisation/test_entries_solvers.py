@@ -87,6 +87,7 @@ SOLVERS = [
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("solver", "tolerance"), SOLVERS)
 class TestSolvers:
+    @pytest.mark.thinned(2)
     def test_right_gradient_is_accused_only_where_a_full_check_accuses_it(
         self, solver, tolerance, seed
     ):
@@ -97,6 +98,7 @@ class TestSolvers:
             whole = gl.check(f, x, grad=grad, diagnose=False)
             assert whole.verdict == gl.Verdict.DISAGREES
 
+    @pytest.mark.thinned(2)
     def test_sign_of_one_entry_is_found_through_the_tolerance(
         self, solver, tolerance, seed
     ):

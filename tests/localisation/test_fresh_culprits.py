@@ -92,6 +92,7 @@ WAYS = (
 )  # fmt: skip
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("bad", [HalfDetached, Hooked, ThroughNumpy, Data])
 @pytest.mark.parametrize("way", WAYS)
 def test_the_guilty_layer_comes_first(bad, way):

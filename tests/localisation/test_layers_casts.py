@@ -55,6 +55,7 @@ def audited(inner, cut, *, double, seed):
     return blame(model, x, loss=lambda out: out.pow(2).mean())
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("inner", [norm, spread, weights])

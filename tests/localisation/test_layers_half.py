@@ -47,6 +47,7 @@ def test_what_rounding_makes_of_a_right_model_is_no_mistake(seed, dtype):
     assert torch.equal(model.norm.running_mean, statistics)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_what_one_call_does_to_another_is_told_in_half_precision(model, dtype):

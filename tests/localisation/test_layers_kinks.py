@@ -70,6 +70,7 @@ POINTS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -90,6 +91,7 @@ def _one_entry(g):
     return g
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("point", ["random", "some zeros", "integers", "zeros"])
 @pytest.mark.parametrize("name", ["relu", "abs", "max", "clamp", "softmax"])
 @pytest.mark.parametrize(

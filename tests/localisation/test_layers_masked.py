@@ -52,6 +52,7 @@ def audit(fill, slip, dtype):
     return gl.blame(module, x, loss=lambda out: (out**2).mean())
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("fill", FILLS)
 def test_a_wrong_softmax_behind_a_mask_is_named(fill, dtype):

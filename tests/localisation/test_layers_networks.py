@@ -43,6 +43,7 @@ def test_correct_network_in_single_precision_accuses_nobody(name):
     assert audit.ok
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", nets.NETWORKS)
 @pytest.mark.parametrize("slip", ["slip of 0.1 %", "sign", "nothing"])
 def test_wrong_piece_is_the_only_culprit(name, slip):
@@ -53,6 +54,7 @@ def test_wrong_piece_is_the_only_culprit(name, slip):
     assert not audit.ok
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", nets.NETWORKS)
 def test_wrong_piece_is_found_in_single_precision(name):
     """A slip of 0.1 % is far below what float32 differences show, and is found."""
@@ -61,6 +63,7 @@ def test_wrong_piece_is_found_in_single_precision(name):
     assert audit.culprits == (case.culprit,)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("slip", WRONG)
 @pytest.mark.parametrize("name", ["series", "residual", "recurrent_by_hand"])
 def test_every_slip_is_found(name, slip):

@@ -116,6 +116,7 @@ class OneUnit(torch.nn.Module):
         return selu(x)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_check_audits_its_layers_under_the_draw_that_it_compares(seed):
     """Another draw of the dropout would hide the unit, and the layer with it."""

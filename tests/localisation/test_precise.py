@@ -79,6 +79,7 @@ def test_round_off_alone_is_no_gradient(coverage):
     assert report.verdict == gl.Verdict.AGREES
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.untraced
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("factor", [1.01, 1.1, 0.0, -1.0])

@@ -43,6 +43,7 @@ def test_a_right_gradient_agrees(name, size, coverage):
     assert coverage == "probe" or report.evaluations <= 2 * POINT.size + 12
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("coverage", ["full", "probe"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("slip", WRONG)
@@ -190,6 +191,7 @@ def accuses(door, f, x, grad):
     return report.verdict == gl.Verdict.DISAGREES
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("door", ["full", "probe", "locate"])
 @pytest.mark.parametrize("size", [1e-12, 1e-9])
 @pytest.mark.parametrize("name", KINKED)

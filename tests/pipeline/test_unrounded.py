@@ -60,6 +60,7 @@ def checked(seed, dtype):
     return gl.check(net, x, loss=loss)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("seed", range(3))
 def test_model_that_rounds_is_right(seed, dtype):
@@ -73,6 +74,7 @@ def test_model_that_rounds_is_right(seed, dtype):
     assert audit.culprits == ()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize(
     ("factor", "kind"), [(-1.0, "sign"), (1.5, "scale"), (0.0, "detached")]
@@ -159,6 +161,7 @@ class Cast(nn.Module):
         return x.half().to(x.dtype)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("factor", [1.0, 1.05])
 def test_a_bias_that_a_batch_norm_takes_away_is_no_other_gradient(factor, seed):
@@ -181,6 +184,7 @@ class Noise(nn.Module):
         return x + 0.3 * torch.rand_like(x)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("random", [nn.Dropout(0.3), Noise()], ids=["mask", "noise"])
 @pytest.mark.parametrize("factor", [1.0, 1.1])
 @pytest.mark.parametrize("seed", [11, 12])
@@ -212,6 +216,7 @@ class _Rounded(nn.Module):
         return self.b(h.to(torch.bfloat16).float())
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", [0, 1, 77])
 @pytest.mark.parametrize("share", [1.0, 0.9])
 def test_a_cast_along_directions(seed, share):

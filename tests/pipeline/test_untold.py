@@ -74,6 +74,7 @@ def chain(factor, depth):
     return nn.Sequential(nn.Linear(3, 4), Layer(), *rest).double()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("coverage", ["full", "probe"])
 @pytest.mark.parametrize("depth", [6, 10, 12])
 def test_a_gradient_that_vanishes_is_seen_or_left_open(depth, coverage):

@@ -27,6 +27,7 @@ def weights():
     return np.random.default_rng(4).normal(size=(3, 4)).astype("f4")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(8))
 def test_correct_float32_network_in_place_agrees(seed, monkeypatch):

@@ -73,6 +73,7 @@ def test_in_a_mirror(name):
     assert equal(one["right"], -two["left"])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("power", [-7, 5])
 def test_in_other_units(name, power):

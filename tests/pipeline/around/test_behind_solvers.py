@@ -26,6 +26,7 @@ def solved(method, tol):
 SOLVERS = [("LSODA", 1e-4), ("Radau", 1e-4), ("BDF", 1e-4)]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("method", "tol"), SOLVERS)
 @pytest.mark.parametrize("factor", [[1.001, 1.001], [1.003, 1.003]])
 def test_a_thousandth_behind_an_integrator_is_told(method, tol, factor):

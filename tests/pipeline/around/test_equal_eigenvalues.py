@@ -58,6 +58,7 @@ def test_textbook_gradients_at_equal_values(which, point):
     assert gl.check(f, POINTS[point], jac=jac).verdict == gl.Verdict.AGREES
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("slip", [0.5, 1.01, -1.0])
 @pytest.mark.parametrize("which", PAIRS)
 @pytest.mark.parametrize("point", POINTS)

@@ -129,6 +129,7 @@ def test_a_right_gradient_of_what_a_loose_solver_stands_for_is_not_accused(f):
     assert not gl.sweep(f, T, grad=flow).reading["t"].startswith("wrong")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("f", LOOSE_ONES, ids=NAMES)
 @pytest.mark.parametrize(
     "factor", [[1.0, 1.01], [0.99, 1.0], [1.02, 1.02], [1.0, -1.0]]

@@ -33,6 +33,7 @@ def largest_of_pairs(pairs, ties, seed=0):
     return value, x, gradient
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("pairs", "ties"), SIZES)
 @pytest.mark.parametrize("way", WRONG)
 def test_what_is_no_gradient_of_all_ties_together_is_told(way, pairs, ties):
@@ -45,6 +46,7 @@ def test_what_is_no_gradient_of_all_ties_together_is_told(way, pairs, ties):
     assert any("of all together it is none" in f.evidence for f in report.findings)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("pairs", "ties"), SIZES)
 @pytest.mark.parametrize("way", RIGHT)
 @pytest.mark.parametrize("seed", range(2))

@@ -40,6 +40,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("coverage", ["full", "probe"])
 @pytest.mark.parametrize("name", ALONE)

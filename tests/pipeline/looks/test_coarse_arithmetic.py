@@ -71,6 +71,7 @@ def checked(make, mm, seed, **options):
     return gl.check(f, *(x.requires_grad_() for x in point), **options)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("digits", [8, 11])
 @pytest.mark.parametrize("make", [linear, attention, residual])
 def test_right_products_are_not_accused(make, digits):

@@ -125,6 +125,7 @@ class Equilibrium(torch.autograd.Function):
         return torch.outer(v, z), v, None, None
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("tolerance", "seed"), [(1e-4, 3), (1e-5, 1), (1e-5, 5)])
 @pytest.mark.parametrize("coverage", ["full", "probe"])
 def test_what_changes_behind_a_jump_is_no_mistake_of_a_formula(
@@ -375,6 +376,7 @@ def deep_equilibrium(tol, factor=1.0):
     return Equilibrium.apply
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("coverage", ["full", "probe"])
 @pytest.mark.parametrize("tol", [1e-4, 1e-6, 1e-8])
 def test_a_fixed_point_that_stops_early_accuses_no_right_gradient(tol, coverage):

@@ -58,6 +58,7 @@ def programs(seed):
     }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     "name", ["at the input", "in the middle", "in one factor", "in a product"]
@@ -171,6 +172,7 @@ class InLess(torch.autograd.Function):
         return by_x.to(ctx.own), by_w.to(ctx.own), None, None
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("coverage", ["full", "probe"])
 @pytest.mark.parametrize("less", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("own", [torch.float32, torch.float64])
