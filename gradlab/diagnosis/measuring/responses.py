@@ -7,12 +7,14 @@ cuts it off or normalises it, or has few digits of it, shows where others are se
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.noise.analytic_noise import rest_of_zero
-from gradlab.subject.subject import input_columns
+from gradlab.subject.subject import DOUBLE, input_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +40,8 @@ _LARGE = 100_000  # coordinates beyond which a gradient that agrees is left alon
 # adjoint may be solved to a tolerance. A cotangent cast to bfloat16 costs twice that.
 _UNEVEN = 1e-3
 _SPREAD = 3.0  # cotangents of the second kind: beyond what is cut off at one
+# What a scaler of losses multiplies by; float16 overflows at some that float32 bears.
+_SCALES = tuple(2.0**power for power in (16, 12, 8, 4))
 
 
 class Response:
@@ -51,6 +55,7 @@ class Response:
         self.values: tuple[NDArray[np.float64], ...] | None = None
         self.cotangent = np.zeros(0)
         self._sums: list[float] = []  # by how much they fail, beyond what is forgiven
+        self._evidence = evidence
         subject, wrong = evidence.subject, _wrong(evidence)
         self.debris = _NORMAL.get(subject.epsilon, _NORMAL[_SINGLE])
         analytic = subject.analytic
@@ -157,7 +162,7 @@ class Response:
                 return UNMOVED
             return ALWAYS
         if np.abs(twice - 2 * once).max(initial=0.0) > 2 * slack:
-            return TWICE
+            return None if self._lost_below(which, relative) else TWICE
         if np.abs(minus + once).max(initial=0.0) > slack:
             return "the sign of the incoming gradient is ignored"
         forgiven = max(slack, rounding if sums is None else sums)
@@ -165,6 +170,43 @@ class Response:
             return (
                 "two incoming gradients together do not give the sum of what each gives"
             )
+        return None
+
+    def _lost_below(self, which: int, relative: float) -> bool:
+        """Whether short arithmetic loses small answers, and large ones double.
+
+        A gradient of 1e-6 has four digits of float16, in binary, and one of 1e-8 none:
+        why losses are scaled where models compute in it.
+        """
+        large = self._large
+        if large is None:
+            return False
+        zero, once, twice = (answer[which] for answer in large)
+        size = float(np.abs(once).max(initial=0.0))
+        apart = float(np.abs(twice - 2 * once).max(initial=0.0))
+        return not zero.any() and apart <= 2 * max(relative, 1e-9) * size
+
+    @functools.cached_property
+    def _large(self) -> list[Sequence[NDArray[np.float64]]] | None:
+        """Answers to 0, c and 2c, all times the largest number that leaves them finite.
+
+        Where something is computed in short arithmetic; by input.
+        """
+        subject = self._evidence.subject
+        short = subject.epsilon > DOUBLE or getattr(subject, "narrows", False)
+        analytic = subject.analytic
+        if not short or analytic is None:
+            return None
+        for scale in _SCALES:
+            seeds = [factor * scale * self.cotangent for factor in (0.0, 1.0, 2.0)]
+            try:
+                found = _answers(self._evidence, analytic, seeds)
+            except BudgetExhausted:
+                raise
+            except Exception:  # noqa: BLE001 - the user's code may refuse such cotangents
+                return None
+            if all(np.isfinite(answers).all() for answers in found):
+                return [list(part) for part in zip(*found, strict=True)]
         return None
 
     def rounding(self, case: Case) -> float:
