@@ -20,12 +20,6 @@ from gradlab.differentiation.lines.least_scales import (
 )
 from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.method import Auto
-from gradlab.differentiation.noise.analytic_noise import (
-    MOST_ROWS,
-    SCATTER,
-    analytic_noise,
-    rounding_noise,
-)
 from gradlab.differentiation.origin import Origin, computes_otherwise
 from gradlab.differentiation.sparse.entries import Entries
 from gradlab.labels import few_of
@@ -37,7 +31,11 @@ from gradlab.pipeline.looks.steadiness import set_unsteady_aside
 from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.plan import KEPT, Check, Plan
 from gradlab.pipeline.sides.analytic_side import AnalyticSide, analytic_side
-from gradlab.pipeline.sides.few_digits import bearable_in_half, scatter_of_rounded
+from gradlab.pipeline.sides.few_digits import (
+    bearable_in_half,
+    round_off_of,
+    scatter_of_rounded,
+)
 from gradlab.pipeline.sides.trusting import trusted
 from gradlab.pipeline.sparse_verdicts import in_doubt, settled_at_once
 from gradlab.pipeline.suspects import accept, is_beyond_doubt
@@ -117,7 +115,7 @@ def analytic_columns(
             bearable = scatter_of_rounded(twin, wide, columns, check.meter)
             precise = None if bearable is None else wide
         if precise is not None and not columns:
-            round_off = _round_off((subject, twin), own, precise, check.plan.seed)
+            round_off = round_off_of((subject, twin), own, precise, check.plan.seed)
     held = bearable_in_half(subject, twin, columns, check.meter)
     if held is not None:  # numbers: nothing else is forgiven
         precise, bearable = own, held
@@ -373,24 +371,3 @@ def _reach(twin: Subject) -> NDArray[np.float64]:
     for which, values in enumerate(gradients):
         total += np.abs(values) @ np.abs(twin.point(which))
     return total
-
-
-def _round_off(
-    sides: tuple[Subject, Subject],
-    analytic: AnalyticSide,
-    precise: AnalyticSide,
-    seed: int,
-) -> list[NDArray[np.float64]] | None:
-    """Measure how exact gradients in short arithmetic are, where that is in doubt."""
-    doubt = False
-    with np.errstate(all="ignore"):
-        for own, wide in zip(analytic.values, precise.values, strict=True):
-            size = np.abs(wide)
-            top = np.where(np.isfinite(size), size, 0).max(initial=0.0)
-            doubt |= bool((np.abs(own - wide) > 0.05 * np.maximum(size, top)).any())
-    rows = len(analytic.values[0])
-    if not doubt or rows > MOST_ROWS:
-        return None
-    inner = rounding_noise(sides[0], np.eye(rows), twin=sides[1], seed=seed)
-    outer = analytic_noise(sides[0], np.eye(rows), seed=seed)
-    return [SCATTER * np.fmax(*pair) for pair in zip(inner, outer, strict=True)]

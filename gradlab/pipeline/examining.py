@@ -21,6 +21,7 @@ from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.differentiation.origin import Origin
 from gradlab.labels import plural
 from gradlab.localisation.conditions import Conditions, first_evaluation
+from gradlab.pipeline.around.lost_in_half import lost_to_underflow
 from gradlab.pipeline.around.noticing import excuse_cancellation, noticed
 from gradlab.pipeline.around.on_purpose import purposeful
 from gradlab.pipeline.assembling import (
@@ -86,6 +87,7 @@ def examine(subject: Subject, call: Call) -> Report:
     beside, unasked = _beside(own, seen, plan, meter)
     missing += unasked
     told = [*_once_told(findings, excuses), *excuses, *beside]
+    told += lost_to_underflow(subject)
     if not seen.partial:  # else remarks say what was not looked at
         told += left_open(seen.comparisons, told, plan.steps_asked_for(subject.inputs))
     findings = tuple(alike(rank(told)))

@@ -65,3 +65,55 @@ def test_what_does_not_double_at_any_size_is_told(backward, dtype):
 
     kinds = {str(f.kind) for f in report.findings if f.severity == "error"}
     assert kinds in ({"ignores_upstream"}, {"surrogate"}), report
+
+
+class Small(nn.Module):
+    """Two layers in mixed precision whose loss is a ten-millionth."""
+
+    def __init__(self, dtype):
+        super().__init__()
+        self.first, self.second, self.dtype = nn.Linear(5, 8), nn.Linear(8, 3), dtype
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=self.dtype):
+            return 1e-7 * self.second(torch.tanh(self.first(x))).float().pow(2).mean()
+
+
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_underflows_is_right_and_told(dtype, coverage):
+    """Float16 has no such numbers on the way back; bfloat16 has the range of float32."""
+    torch.manual_seed(0)
+    net, x = Small(dtype), torch.randn(6, 5)
+    net(x).backward()
+    lost = not net.first.weight.grad.any()
+    net.zero_grad()
+    assert lost == (dtype is torch.float16)
+
+    report = gl.check(net, x, coverage=coverage)
+
+    assert report.verdict == gl.Verdict.AGREES, report
+    warned = [f for f in report.findings if f.severity == "warning"]
+    assert bool(warned) == lost, report
+    assert all("underflow" in f.evidence and "100 %" in f.evidence for f in warned)
+    assert report.evaluations < 300
+
+
+@pytest.mark.parametrize("coverage", ["full", "probe"])
+def test_a_mistake_among_what_underflows_is_told(coverage):
+    """The factor of a backward is in float64, too, and under a scaled loss."""
+    double = with_backward(torch.tanh, lambda x, up: 2 * up * (1 - torch.tanh(x) ** 2))
+
+    class Wrong(Small):
+        def forward(self, x):
+            with torch.autocast("cpu", dtype=self.dtype):
+                hidden = double(self.first(x))
+                return 1e-7 * self.second(hidden).float().pow(2).mean()
+
+    torch.manual_seed(0)
+    report = gl.check(Wrong(torch.float16), torch.randn(6, 5), coverage=coverage)
+
+    assert report.verdict == gl.Verdict.DISAGREES, report
+    wrong = {f.where for f in report.findings if f.severity == "error"}
+    assert wrong, report
+    assert not any(where.startswith("second") for where in wrong), report

@@ -27,6 +27,7 @@ def asked(backward):
     part = SimpleNamespace(which=0, wrong=np.ones((2, SIZE), bool), is_wrong=True)
     evidence = SimpleNamespace(
         subject=subject,
+        reference=None,
         base=subject.row(),
         rng=np.random.default_rng(0),
         meter=Meter(),

@@ -7,14 +7,14 @@ cuts it off or normalises it, or has few digits of it, shows where others are se
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.noise.analytic_noise import rest_of_zero
-from gradlab.subject.subject import DOUBLE, input_columns
+from gradlab.subject.subject import input_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,8 +40,6 @@ _LARGE = 100_000  # coordinates beyond which a gradient that agrees is left alon
 # adjoint may be solved to a tolerance. A cotangent cast to bfloat16 costs twice that.
 _UNEVEN = 1e-3
 _SPREAD = 3.0  # cotangents of the second kind: beyond what is cut off at one
-# What a scaler of losses multiplies by; float16 overflows at some that float32 bears.
-_SCALES = tuple(2.0**power for power in (16, 12, 8, 4))
 
 
 class Response:
@@ -49,13 +47,17 @@ class Response:
 
     Where no entry is wrong c, another one, d, and c + d are sent first: a backward that
     answers their sum by the sum of its answers is asked no more.
+
+    What short arithmetic makes of them is no linear map: a gradient of 1e-6 is a few
+    steps of float16. Whatever the code itself does wrong it does in float64, too, so a
+    flaw is one where the twin in float64 has it, if there is one.
     """
 
     def __init__(self, evidence: Evidence) -> None:
         self.values: tuple[NDArray[np.float64], ...] | None = None
         self.cotangent = np.zeros(0)
         self._sums: list[float] = []  # by how much they fail, beyond what is forgiven
-        self._evidence = evidence
+        self._evidence, self._linear = evidence, False  # as was seen
         subject, wrong = evidence.subject, _wrong(evidence)
         self.debris = _NORMAL.get(subject.epsilon, _NORMAL[_SINGLE])
         analytic = subject.analytic
@@ -63,7 +65,8 @@ class Response:
             return
         linear = analytic.linear
         if linear and not wrong:
-            return  # seen to be a linear map when it was read out
+            self._linear = True  # when it was read out
+            return
         large = input_columns(subject.inputs) > _LARGE
         if large and not wrong:
             return  # three passes are felt there, and nothing is amiss
@@ -77,6 +80,7 @@ class Response:
         try:
             adds_up = not wrong and self._adds_up(evidence, analytic, c)
             if adds_up and linear is None:  # and not seen to be none
+                self._linear = True
                 return
             seeds = (0 * c, c, 2 * c, -c, c)
             self.values = _answers(evidence, analytic, seeds)
@@ -147,22 +151,42 @@ class Response:
         cancellation doubles with its cotangent, but adds up to nothing: `sums` are
         forgiven as much, all of `rounding` if that is not known.
         """
+        told = self._own_flaw(which, relative, rounding, sums)
+        if told is None or self._twin is None:
+            return told
+        same = self._twin.flaw(which, relative) or self._twin.normalised(which)
+        return told if same else None
+
+    @functools.cached_property
+    def _twin(self) -> Response | None:
+        """What the same code makes of them in float64; None if it cannot be asked."""
+        evidence = self._evidence
+        if evidence.reference is None:
+            return None
+        wide = dataclasses.replace(evidence, subject=evidence.reference, reference=None)
+        twin = Response(wide)
+        return twin if twin.values is not None or twin._linear else None
+
+    def _own_flaw(
+        self, which: int, relative: float, rounding: float, sums: float | None
+    ) -> str | None:
+        """Say how the answers as they stand fail."""
         if self.values is None:
             return None
         zero, once, twice, minus, _ = self.values[which]
-        if not np.isfinite(self.values[which][1:]).all() or self.unsteady(which):
+        if not np.isfinite(self.values[which][1:]).all() or self._is_unsteady(which):
             return None
         size = float(np.abs(once).max(initial=0.0))
         slack = max(relative, 1e-9) * max(size, 1e-300)
         slack = max(slack, self.debris, min(rounding, _ROUGH * size))
-        if self.normalised(which):
+        if self._is_normalised(which):
             return None
         if np.abs(zero).max(initial=0.0) > slack:
             if np.abs(twice - once).max(initial=0.0) <= slack:
                 return UNMOVED
             return ALWAYS
         if np.abs(twice - 2 * once).max(initial=0.0) > 2 * slack:
-            return None if self._lost_below(which, relative) else TWICE
+            return TWICE
         if np.abs(minus + once).max(initial=0.0) > slack:
             return "the sign of the incoming gradient is ignored"
         forgiven = max(slack, rounding if sums is None else sums)
@@ -170,43 +194,6 @@ class Response:
             return (
                 "two incoming gradients together do not give the sum of what each gives"
             )
-        return None
-
-    def _lost_below(self, which: int, relative: float) -> bool:
-        """Whether short arithmetic loses small answers, and large ones double.
-
-        A gradient of 1e-6 has four digits of float16, in binary, and one of 1e-8 none:
-        why losses are scaled where models compute in it.
-        """
-        large = self._large
-        if large is None:
-            return False
-        zero, once, twice = (answer[which] for answer in large)
-        size = float(np.abs(once).max(initial=0.0))
-        apart = float(np.abs(twice - 2 * once).max(initial=0.0))
-        return not zero.any() and apart <= 2 * max(relative, 1e-9) * size
-
-    @functools.cached_property
-    def _large(self) -> list[Sequence[NDArray[np.float64]]] | None:
-        """Answers to 0, c and 2c, all times the largest number that leaves them finite.
-
-        Where something is computed in short arithmetic; by input.
-        """
-        subject = self._evidence.subject
-        short = subject.epsilon > DOUBLE or getattr(subject, "narrows", False)
-        analytic = subject.analytic
-        if not short or analytic is None:
-            return None
-        for scale in _SCALES:
-            seeds = [factor * scale * self.cotangent for factor in (0.0, 1.0, 2.0)]
-            try:
-                found = _answers(self._evidence, analytic, seeds)
-            except BudgetExhausted:
-                raise
-            except Exception:  # noqa: BLE001 - the user's code may refuse such cotangents
-                return None
-            if all(np.isfinite(answers).all() for answers in found):
-                return [list(part) for part in zip(*found, strict=True)]
         return None
 
     def rounding(self, case: Case) -> float:
@@ -222,6 +209,11 @@ class Response:
 
     def unsteady(self, which: int) -> float:
         """Relative difference of two answers to one cotangent; 0 if there is none."""
+        apart = self._is_unsteady(which)
+        steady = apart and self._twin is not None and not self._twin.unsteady(which)
+        return 0.0 if steady else apart
+
+    def _is_unsteady(self, which: int) -> float:
         if self.values is None:
             return 0.0
         once, again = self.values[which][1], self.values[which][4]
@@ -231,6 +223,12 @@ class Response:
 
     def normalised(self, which: int) -> bool:
         """Whether the answer follows the sign of the cotangent but not its size."""
+        told = self._is_normalised(which)
+        if told and self._twin is not None:
+            return self._twin.normalised(which)
+        return told
+
+    def _is_normalised(self, which: int) -> bool:
         if self.values is None:
             return False
         _, once, twice, minus, _ = self.values[which]

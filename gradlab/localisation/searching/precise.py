@@ -21,6 +21,7 @@ from gradlab.differentiation.noise.analytic_noise import (
     analytic_noise,
     rounding_noise,
 )
+from gradlab.differentiation.noise.underflow import note_underflow, scaled_gradients
 from gradlab.differentiation.sizes.magnitudes import is_short, magnitudes
 from gradlab.localisation.searching.columns import scale_of
 from gradlab.subject.analytic_sides import Pullback
@@ -119,6 +120,7 @@ class Precise:
                 for limit, *scatter in zip(forgiven, inner, outer, strict=True)
             ]
             explained = _explained(own, wide, forgiven)
+            explained = self._or_lost(own, wide, forgiven, explained, cotangents)
         values = tuple(
             np.where(fits, fine, coarse) if sure else coarse
             for sure, fits, fine, coarse in zip(
@@ -126,6 +128,26 @@ class Precise:
             )
         )
         return Pullback(values, own.problems)
+
+    def _or_lost(
+        self,
+        own: Pullback,
+        wide: Pullback,
+        forgiven: list[NDArray[np.float64]],
+        explained: list[NDArray[np.bool_]],
+        cotangents: NDArray[np.float64],
+    ) -> list[NDArray[np.bool_]]:
+        """Add entries that are right where the loss is scaled: others underflow."""
+        if all(fits.all() for fits in explained):
+            return explained
+        scaled = scaled_gradients(self.subject, cotangents)
+        if scaled is None:
+            return explained
+        right = _explained(Pullback(scaled), wide, forgiven)
+        pairs = list(zip(right, explained, strict=True))
+        lost = [fits & ~known for fits, known in pairs]
+        note_underflow(self.subject, own.values, wide.values, lost)
+        return [fits | known for fits, known in pairs]
 
     @property
     def useless(self) -> bool:

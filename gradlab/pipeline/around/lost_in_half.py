@@ -13,6 +13,7 @@ import numpy as np
 
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.diagnosis.finding import BugKind, Finding
+from gradlab.labels import few_of
 from gradlab.pipeline.blocks import label_of
 from gradlab.pipeline.looks.last_digits import few_units
 from gradlab.subject.subject import SINGLE
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
     from gradlab.pipeline.outcome import Judged
     from gradlab.subject.subject import Subject
 
-__all__ = ["leave_lost_in_half"]
+__all__ = ["leave_lost_in_half", "lost_to_underflow"]
 
+_SHARE = 0.1  # of a gradient's norm: less that is lost is a matter of digits
+_NAMED = 4  # inputs in a finding
 _RIGHT = 1e-5  # of the slope: so much may the same formula be off by in float64
 
 
@@ -67,4 +70,40 @@ def _told(subject: Subject, block: Block, entries: NDArray[np.bool_]) -> Finding
         f"there, and {least:.3g} by the same code in float64, which is right. "
         f"Something has rounded to a constant, or underflowed.",
         "Compute this part in float32, or scale the loss, if that gradient is needed.",
+    )
+
+
+def lost_to_underflow(subject: Subject) -> list[Finding]:
+    """Warn of gradients that are right, and mostly zero in the user's own arithmetic.
+
+    Of those that were seen on the way; see `differentiation.noise.underflow`.
+    """
+    seen: dict[int, float] = getattr(subject, "underflow", {})
+    lost = {which: share for which, share in seen.items() if share > _SHARE}
+    if not lost:
+        return []
+    names = [subject.inputs[which].name for which in sorted(lost)]
+    worst = max(lost, key=lambda which: lost[which])
+    most = f"{100 * lost[worst]:.0f} % of that of {subject.inputs[worst].name}"
+    return [
+        Finding(
+            BugKind.LOW_PRECISION,
+            "warning",
+            subject.inputs[worst].name,
+            0.95,
+            f"Gradients underflow in half precision: {most} is lost"
+            f"{_too(names, subject.inputs[worst].name)}. Computed in float64 they are "
+            f"right, and so they are where the incoming gradient is scaled up.",
+            "Scale the loss, as torch.amp.GradScaler does, or use bfloat16, which has "
+            "the range of float32.",
+        )
+    ]
+
+
+def _too(names: list[str], worst: str) -> str:
+    others = [name for name in names if name != worst]
+    return (
+        f", and more than a tenth of those of {few_of(others, _NAMED)}"
+        if others
+        else ""
     )

@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
-from gradlab.differentiation.noise.analytic_noise import MOST_ROWS
+from gradlab.differentiation.noise.analytic_noise import (
+    MOST_ROWS,
+    SCATTER,
+    analytic_noise,
+    rounding_noise,
+)
+from gradlab.differentiation.noise.underflow import underflowed
 from gradlab.pipeline.sides.analytic_side import analytic_side
 from gradlab.subject.subject import SINGLE, holds_numbers, is_torch_subject, output_rows
 
@@ -32,8 +38,9 @@ if TYPE_CHECKING:
     from gradlab.pipeline.sides.analytic_side import AnalyticSide
     from gradlab.subject.subject import Subject
 
-__all__ = ["bearable_in_half", "scatter_of_rounded"]
+__all__ = ["bearable_in_half", "round_off_of", "scatter_of_rounded"]
 
+_INEXACT = 0.05  # of the largest entry: more is no round-off, unless measured to be
 _LINES = 2
 # Of five points in a row: what is left where all that bends smoothly is taken out.
 _FOURTH = {-2: 1.0, -1: -4.0, 0: 6.0, 1: -4.0, 2: 1.0}
@@ -42,11 +49,7 @@ _APART = 8.0  # roundings between two points: each rounds anew, on its way as we
 # As of gradients that are held: times the scatter of the entry and of a typical one,
 # for it was seen in few points, and units of round-off of the entry itself, for a
 # constant may be rounded, which scatters nowhere.
-_TIMES, _UNITS = 8.0, 8.0
-# times what torch rounds off, of the entry and of a typical one of its input: batches
-# that were added up one by one round otherwise than all at once
-_TIMES = 8.0
-_UNITS = 8.0  # the same in units of round-off of the entry itself
+_TIMES, _UNITS = 8.0, 8.0  # also of what torch rounds off, which adds up otherwise
 
 
 def scatter_of_rounded(
@@ -176,6 +179,47 @@ def bearable_in_half(
             _TIMES * (lost + typical) + _UNITS * subject.epsilon * np.abs(long)
         )
     return found
+
+
+def round_off_of(
+    sides: tuple[Subject, Subject],
+    analytic: AnalyticSide,
+    precise: AnalyticSide,
+    seed: int,
+) -> list[NDArray[np.float64]] | None:
+    """Measure how exact gradients in short arithmetic are, where that is in doubt.
+
+    Parameters
+    ----------
+    sides
+        The subject, and the same in float64.
+    analytic, precise
+        What they make of all their rows.
+    seed
+        Of the displacements by which it is measured.
+
+    Returns
+    -------
+    list of ndarray or None
+        (rows, coordinates) per input: by how much entries scatter, or have underflowed;
+        None where every one is near enough, or rows are too many.
+    """
+    doubt = False
+    with np.errstate(all="ignore"):
+        for own, wide in zip(analytic.values, precise.values, strict=True):
+            size = np.abs(wide)
+            most = _INEXACT * size.max(initial=0.0, where=np.isfinite(size))
+            doubt |= bool(
+                (np.abs(own - wide) > np.maximum(_INEXACT * size, most)).any()
+            )
+    rows = len(analytic.values[0])
+    if not doubt or rows > MOST_ROWS:
+        return None
+    inner = rounding_noise(sides[0], np.eye(rows), twin=sides[1], seed=seed)
+    outer = analytic_noise(sides[0], np.eye(rows), seed=seed)
+    lost = underflowed(sides[0], analytic.values, precise.values, _INEXACT)
+    scatter = [SCATTER * np.fmax(*pair) for pair in zip(inner, outer, strict=True)]
+    return scatter if lost is None else list(map(np.fmax, scatter, lost))
 
 
 def _by_torch(

@@ -151,8 +151,7 @@ class TorchSubject:
     ) -> None:
         self.program = program
         self.cells = tuple(cells)
-        self.loss = loss
-        self.root = root
+        self.loss, self.root = loss, root
         self.kind = program.kind
         self.inputs: tuple[Variable, ...] = tuple(c.variable for c in self.cells)
         self.aliased = tuple(c.variable.name for c in self.cells if c.aliased)
@@ -178,6 +177,7 @@ class TorchSubject:
         self.products = functools.partial(products_of, self)
         self.at_point: NDArray[np.float64] | None = None  # the row there, if known
         self.least_scales: dict[int, float] = {}
+        self.underflow: dict[int, float] = {}  # shares of gradients that were lost
         self.draws = self.asserts = self.narrows = self.returns = False  # as was seen
 
     @property
