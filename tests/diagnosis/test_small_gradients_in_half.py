@@ -82,7 +82,7 @@ class Small(nn.Module):
 @pytest.mark.parametrize("coverage", ["full", "probe"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_what_underflows_is_right_and_told(dtype, coverage):
-    """Float16 has no such numbers on the way back; bfloat16 has the range of float32."""
+    """Float16 has no such numbers on the way back; bfloat16 has those of float32."""
     torch.manual_seed(0)
     net, x = Small(dtype), torch.randn(6, 5)
     net(x).backward()
