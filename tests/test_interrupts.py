@@ -90,6 +90,23 @@ def test_single_entries_that_are_interrupted_blame_no_budget(k):
     assert "interrupted before the search was over" in report.remarks
 
 
+def test_no_cause_is_looked_for_after_stop():
+    """A missing term took forty evaluations more, of somebody who wanted none."""
+    mixed = lambda x: float((np.sin(x) * x[::-1]).sum() + (x**3).sum())
+    g = Interrupted(mixed, 140)
+
+    report = gl.check(
+        g,
+        np.random.default_rng(0).normal(size=40),
+        grad=lambda x: np.cos(x) * x[::-1] + 3 * x**2,
+        coverage="full",
+    )
+
+    assert g.calls == 140
+    assert report.partial
+    assert report.verdict == gl.Verdict.DISAGREES
+
+
 def test_nothing_known_means_nothing_returned():
     """Before the first difference there is no report to give, and that is said."""
     with pytest.raises(KeyboardInterrupt, match=r"check\(\) was stopped before"):

@@ -276,7 +276,7 @@ def _seen(
         parts=as_parts(subject, outcome.blocks),
         comparisons=comparisons,
         problems=outcome.problems,
-        meter=meter,
+        meter=meter.closed() if outcome.interrupted else meter,
         seed=plan.seed,
         conditions=conditions,
         met=met_on_the_way(subject, plan, meter, outcome),

@@ -185,6 +185,17 @@ class Meter:
         """Let what is kept back be spent: nothing that comes after needs it."""
         self.kept = 0
 
+    def closed(self) -> Meter:
+        """Return a copy that lets nothing be spent: who pressed Stop wants no more.
+
+        Examples
+        --------
+        >>> Meter(evaluations=7).closed().left()
+        0
+        """
+        nothing = Budget(evaluations=self.evaluations)
+        return dataclasses.replace(self, budget=nothing, kept=0)
+
     def _kept_seconds(self) -> float:
         kept = self.kept * self.seconds / max(self.evaluations, 1)
         return min(kept, _KEPT * (self.budget.seconds or 0.0))

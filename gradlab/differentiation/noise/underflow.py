@@ -32,9 +32,13 @@ _SCALES = tuple(2.0**power for power in (16, 12, 8, 4))
 
 
 def scaled_gradients(
-    subject: Subject, cotangents: NDArray[np.float64]
+    subject: Subject,
+    cotangents: NDArray[np.float64],
+    own: Sequence[NDArray[np.float64]],
 ) -> tuple[NDArray[np.float64], ...] | None:
     """Pull back cotangents that are scaled up, and scale down what comes of them.
+
+    Nan where what came of them as they are does not come again: that is no underflow.
 
     Parameters
     ----------
@@ -42,6 +46,8 @@ def scaled_gradients(
         Of torch, that computes in less than float64.
     cotangents
         Shape (rows asked for, output rows).
+    own
+        What came of them: for each input, (rows asked for, coordinates).
 
     Returns
     -------
@@ -55,22 +61,25 @@ def scaled_gradients(
     >>> from gradlab.subject.tensors.subjects import torch_subject
     >>> x = torch.ones(2)
     >>> subject = torch_subject(lambda x: (1e-9 * x.half()).float().sum(), (x,))
-    >>> subject.analytic.pull(np.ones((1, 1))).values[0]
+    >>> own = subject.analytic.pull(np.ones((1, 1))).values
+    >>> own[0]
     array([[0., 0.]])
-    >>> scaled_gradients(subject, np.ones((1, 1)))[0].round(11)
+    >>> scaled_gradients(subject, np.ones((1, 1)), own)[0].round(11)
     array([[1.e-09, 1.e-09]])
     """
     analytic = subject.analytic
     short = is_torch_subject(subject) and subject.epsilon > DOUBLE
     if analytic is None or not analytic.takes_cotangents or not short:
         return None
-    for scale in _SCALES:
-        try:
-            values = analytic.pull(scale * cotangents).values
-        except Exception:  # noqa: BLE001 - the user's code may refuse such cotangents
-            return None
-        if all(np.isfinite(each).all() for each in values):
-            return tuple(each / scale for each in values)
+    try:
+        for scale in _SCALES:
+            scaled = analytic.pull(scale * cotangents).values
+            if all(np.isfinite(each).all() for each in scaled):
+                again = analytic.pull(cotangents).values
+                triples = zip(own, again, scaled, strict=True)
+                return tuple(np.where(a == b, c / scale, np.nan) for a, b, c in triples)
+    except Exception:  # noqa: BLE001 - the user's code may refuse such cotangents
+        return None
     return None
 
 
@@ -117,7 +126,7 @@ def underflowed(
     list of ndarray or None
         For each input, (rows, coordinates), 0 of all others; None if none was lost.
     """
-    scaled = scaled_gradients(subject, np.eye(len(wide[0])))
+    scaled = scaled_gradients(subject, np.eye(len(wide[0])), own)
     if scaled is None:
         return None
     lost = []

@@ -140,7 +140,7 @@ class Precise:
         """Add entries that are right where the loss is scaled: others underflow."""
         if all(fits.all() for fits in explained):
             return explained
-        scaled = scaled_gradients(self.subject, cotangents)
+        scaled = scaled_gradients(self.subject, cotangents, own.values)
         if scaled is None:
             return explained
         right = _explained(Pullback(scaled), wide, forgiven)

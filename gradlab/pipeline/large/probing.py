@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.evidence import Crowd, Evidence
-from gradlab.differentiation.metering.meter import DEAR
+from gradlab.differentiation.metering.meter import DEAR, INTERRUPTED
 from gradlab.labels import plural
 from gradlab.localisation.tensors import (
     TensorProbe,
@@ -126,7 +126,7 @@ def compare_by_probes(
         parts=as_parts(subject, blocks),
         comparisons=tuple(comparisons),
         problems=probes.located.problems,
-        meter=meter,
+        meter=meter.closed() if stopped == INTERRUPTED else meter,
         seed=plan.seed,
         conditions=conditions,
         met=met_on_the_way(subject, plan, meter, outcome, _crowd(probes)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ from gradlab.diagnosis.measuring.proportions import (
 )
 from gradlab.diagnosis.measuring.sides import wrong_inputs, wrong_weight_of
 from gradlab.diagnosis.measuring.sums import vanishing_sums
+from gradlab.differentiation.metering.meter import BudgetExhausted
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence
@@ -84,7 +86,10 @@ def _trust(case: Case, c: float, *, only_wrong: bool) -> float:
     plain = round(2 * c, 3) in _PLAIN or _alike(case.evidence, c)
     if case.analytic.size == 1 and not plain:
         trust = 0.3  # one number has a factor whatever is wrong: others tell more
-    steady = has_factor_elsewhere(case, c) if count == 1 else None
+    steady = None
+    if count == 1:
+        with contextlib.suppress(BudgetExhausted):
+            steady = has_factor_elsewhere(case, c)
     if steady is False:
         trust = 0.0
     elif steady and case.analytic.size == 1:
