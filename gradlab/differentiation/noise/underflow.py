@@ -100,8 +100,9 @@ def note_underflow(
     """
     for which, (short, long, where) in enumerate(zip(own, wide, lost, strict=True)):
         gone = float(np.linalg.norm(np.where(where, short - long, 0.0)))
-        if gone:
-            share = gone / float(np.linalg.norm(long))
+        size = float(np.linalg.norm(long))
+        if gone and size:
+            share = gone / size
             known = subject.underflow.get(which, 0.0)
             subject.underflow[which] = max(known, min(share, 1.0))
 
