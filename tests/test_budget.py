@@ -177,6 +177,7 @@ def _slow_tanh(each, factor):
     return Tanh.apply
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("each", [1e-3, 1e-2, 5e-2])
 @pytest.mark.parametrize("factor", [1.0, 1.01])
 @pytest.mark.parametrize("coverage", ["auto", "full", "sample", "probe"])

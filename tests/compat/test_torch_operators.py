@@ -20,7 +20,7 @@ pytest.importorskip("expecttest", reason="torch.testing._internal needs expectte
 
 pytestmark = [pytest.mark.slow, pytest.mark.untraced]
 _SHARES = 8  # so that several workers can divide the work
-_SPACING = drawn(2, 1)  # every operator at night
+_SPACING = drawn(3, 1)  # every operator at night
 
 
 def _verdict(check, sample):

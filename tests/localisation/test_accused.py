@@ -79,6 +79,7 @@ SLIPS = {
 MOST = {"half a mask": 42, "a constant": 41}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", SLIPS)
 def test_a_wrong_matrix_is_described_in_forty_evaluations(name):
     """Tensor, kind and place are those that were planted."""

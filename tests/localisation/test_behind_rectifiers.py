@@ -81,6 +81,7 @@ def every(found):
 SPOILED = [(few, 1), (one, 2), (more, 11), (one, 11), (every, 0), (every, 3)]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("spoil", "seed"), SPOILED)
 def test_small_errors_behind_rectifiers_are_told(spoil, seed):
     """Along directions whose first steps cross kinks, a few entries are a little off.

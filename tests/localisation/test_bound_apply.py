@@ -85,6 +85,7 @@ PLACES = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.usefixtures("in_c")
 def test_a_function_is_blamed_wherever_its_apply_is_held(place):

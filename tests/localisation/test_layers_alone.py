@@ -248,6 +248,7 @@ class Lean(nn.Module):
         return Leaning.apply(x)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("door", [gl.blame, gl.check])
 @pytest.mark.parametrize(
     ("dtype", "looks"), [(torch.float64, 1), (torch.float32, 2)], ids=str

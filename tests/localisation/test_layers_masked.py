@@ -64,6 +64,7 @@ def test_a_wrong_softmax_behind_a_mask_is_named(fill, dtype):
     assert "mixes different indices along axis 1" in found.evidence
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("fill", FILLS)
 def test_half_of_a_masked_softmax_is_named(fill):
     """The scale of what was measured is that of the entries that moved it."""

@@ -55,6 +55,7 @@ class Model(nn.Module):
         return self.solver.apply(self.norm(self.drop(self.layer(x))))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -249,6 +249,7 @@ def single(factor, back, coverage="auto"):
     return gl.check(lambda x: softmax(x, factor, back), x, coverage=coverage)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("coverage", ["auto", "probe"])
 @pytest.mark.parametrize("back", [torch.float64, torch.float32])
 def test_casts_to_single_precision_hide_no_mistake(back, coverage):
@@ -322,6 +323,7 @@ class Slow(nn.Module):
         return (self.last(hidden) + 1e-2 * rate).float().double()
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("factor", [1.0, 1.5])
 @pytest.mark.parametrize("seed", range(3))
 def test_directions_of_both_checks_need_not_be_the_same(seed, factor):

@@ -154,6 +154,7 @@ def test_right_gradient_of_a_model_that_casts_agrees(dtype, monkeypatch):
     assert "evaluated in float64" in str(report)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.untraced
 @pytest.mark.parametrize("dtype", [*SHORT, torch.float32], ids=str)
 @pytest.mark.parametrize("factor", [1.05, 1.02, -1.0])

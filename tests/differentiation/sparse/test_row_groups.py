@@ -104,6 +104,7 @@ _SPARSE = {
 class TestValues:
     """The entries are those that single rows give."""
 
+    @pytest.mark.thinned(2)
     @pytest.mark.parametrize("name", _SPARSE)
     def test_they_are_those_of_single_rows(self, name):
         """For every kind of sparsity, bit by bit or by a few roundings."""

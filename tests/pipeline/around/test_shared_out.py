@@ -181,6 +181,7 @@ class TestTorch:
         assert report.ok, report
         assert [str(found.kind) for found in report.findings] == ["dependent_inputs"]
 
+    @pytest.mark.thinned(2)
     @pytest.mark.parametrize("coverage", ["full", "probe"])
     @pytest.mark.parametrize("factor", [1.0, 1.01])
     def test_zeros_of_a_factor_that_nobody_may_move(self, factor, coverage):

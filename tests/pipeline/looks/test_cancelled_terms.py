@@ -45,6 +45,7 @@ SLIPS = {
 }
 
 
+@pytest.mark.thinned(2)
 @BOTH
 @pytest.mark.parametrize(("seed", "steep"), [(2, 200), (8, 200)])
 def test_nobody_is_accused_of_last_digits_behind_weights(seed, steep, dtype):
@@ -55,6 +56,7 @@ def test_nobody_is_accused_of_last_digits_behind_weights(seed, steep, dtype):
     assert report.verdict != gl.Verdict.DISAGREES
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("slip", SLIPS.values(), ids=SLIPS)
 def test_a_slip_is_told_at_the_same_place(slip):
     """On the way to the middle of everything it does not stay as small."""

@@ -34,6 +34,7 @@ def test_a_gradient_below_the_last_digit_of_its_terms_accuses_nobody(dtype, sure
     assert not report.culprits
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("sure", [30.0, 45.0, 200.0, 600.0])
 @pytest.mark.parametrize("count", [3, 12])

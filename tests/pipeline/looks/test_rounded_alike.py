@@ -70,6 +70,7 @@ def normalised(x, kind):
     return (x - x.mean(0)) / np.sqrt(x.var(0) + kind(1e-5))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_factor_of_a_rounded_number_is_not_accused(seed):
     """A straight line through a rounded number does not show how far that is off.

@@ -108,6 +108,7 @@ def test_several_inputs_share_one_line():
     assert {f.kind.value for f in report.findings[:3]} <= {"scale", "accumulated_grad"}
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("count", [4, 6, 10, 14, 20])
 @pytest.mark.parametrize("seed", range(3))
 def test_what_differences_truncate_alike_never_cancels_along_the_line(count, seed):

@@ -64,6 +64,7 @@ def root(tolerance, seed):
     return solve, np.array(x), 1 / (3 * solve(x, 1e-14) ** 2 + 1)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-5, 1e-8])
 @pytest.mark.parametrize("solver", [equilibrium, exponentials, root])

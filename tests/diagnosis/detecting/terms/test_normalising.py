@@ -45,6 +45,7 @@ SLIPS = [
 ]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(("term", "factor", "kind", "words"), SLIPS)
 def test_the_factor_of_a_term_is_read_off(axis, term, factor, kind, words):
