@@ -116,7 +116,6 @@ NAMES = ["literal", "global", "default", "attribute", "steps", "closure"]
 NAMES += ["dict", "cache"]
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("f", LOOSE_ONES, ids=NAMES)
 def test_a_right_gradient_of_what_a_loose_solver_stands_for_is_not_accused(f):
     """The report names the number, and by how much it matters."""
@@ -159,7 +158,6 @@ def circling(p, rtol, sensitivities):
     return solve_ivp(rhs, (0, 4), start, rtol=rtol, atol=1e-3 * rtol).y[:, -1]
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("p", [(1.5, 1.0), (1.0, 1.0), (1.2, 0.7), (0.5, 1.2)])
 def test_a_loose_integrator_may_be_off_by_a_tenth(p):
     """Its own slope is that far from that of the equation; ten percent more is told."""
