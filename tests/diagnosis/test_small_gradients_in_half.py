@@ -32,7 +32,7 @@ def energy(out):
 @pytest.mark.parametrize("coverage", ["full", "probe"])
 @pytest.mark.parametrize("seed", range(3))
 def test_small_right_gradients_are_not_accused(seed, coverage):
-    """A few steps of 6e-8 are no linear map of what comes in; scaled up they are."""
+    """A few steps of 6e-8 are no linear map of what comes in; float64 has one."""
     torch.manual_seed(seed)
     net, x = Autocast(), torch.randn(2, 3, 4)
     energy(net(x)).backward()
@@ -58,7 +58,7 @@ clipped = with_backward(
 @pytest.mark.parametrize("backward", [deaf, deaf_always, clipped])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_what_does_not_double_at_any_size_is_told(backward, dtype):
-    """A scaled loss, as such models are trained with, does not make it linear."""
+    """The twin in float64 has the same flaw: nothing is forgiven for short numbers."""
     x = torch.linspace(-1, 1, 5).requires_grad_()
 
     report = gl.check(lambda x: backward(torch.sin(x).to(dtype)).float(), x)
