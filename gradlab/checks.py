@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 from gradlab.building import Sides, build_subject, valid_seed
@@ -19,10 +20,10 @@ from gradlab.keywords import spelt
 from gradlab.labels import few_of
 from gradlab.pipeline.cut_short import accusing_nobody
 from gradlab.pipeline.deepening import deepened
-from gradlab.pipeline.examining import examine
+from gradlab.pipeline.examining import examine, examine_from, start
 from gradlab.pipeline.layers import Layers
 from gradlab.pipeline.plan import Call, Plan
-from gradlab.pipeline.unrounded import unrounded
+from gradlab.pipeline.unrounded import unrounded, unrounded_first
 from gradlab.presentation.widgets.progress import progress_bar
 from gradlab.report import Live, Report
 from gradlab.subject.choosing import beside_params
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from gradlab.differentiation.method import Method
+    from gradlab.subject.subject import Subject
 
 __all__ = ["check"]
 
@@ -197,14 +199,8 @@ def check(
             call = Call(
                 plan, meter, roots, guard=guard, explain=diagnose, layers=layers
             )
-            report = examine(subject, call)
-            if _stood_still(report):
-                # f may read the input elsewhere than where it was displaced
-                twin = build_subject(fn, inputs, sides)
-                if followed_unseen(twin):
-                    subject = twin
-                    report = _once_more(report, lambda: examine(twin, call))
-            report = unrounded(report, subject, call)
+            anew = functools.partial(build_subject, fn, inputs, sides)
+            subject, report = _examined(subject, call, anew)
             report = deepened(report, subject, call, order=order)
             if plan.coverage == "auto" and report.coverage == "sample":
                 report = dataclasses.replace(report, partial=True)  # for want of budget
@@ -260,6 +256,24 @@ def _taken_for_outputs(report: Report) -> tuple[str, ...]:
         f"compared them; pass them as grad="
     )
     return (said,)
+
+
+def _examined(
+    subject: Subject, call: Call, anew: Callable[[], Subject]
+) -> tuple[Subject, Report]:
+    """Examine a subject, or the same built anew where f reads its inputs elsewhere."""
+    begun = start(subject, call)
+    report = unrounded_first(subject, call)
+    if report is not None:
+        return subject, report
+    report = examine_from(*begun, call)
+    if _stood_still(report):
+        # f may read the input elsewhere than where it was displaced
+        twin = anew()
+        if followed_unseen(twin):
+            subject = twin
+            report = _once_more(report, lambda: examine(twin, call))
+    return subject, unrounded(report, subject, call)
 
 
 def _stood_still(report: Report) -> bool:

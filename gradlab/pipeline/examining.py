@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from gradlab.subject.analytic_sides import Problem
     from gradlab.subject.subject import Subject
 
-__all__ = ["compare", "examine"]
+__all__ = ["compare", "examine", "examine_from", "start"]
 
 _ROWS = 16  # of the analytic side that are timed
 _LEAST = 4  # evaluations' time that these take at least, and all of them
@@ -78,9 +78,12 @@ def examine(subject: Subject, call: Call) -> Report:
     call
         How to check, at what cost, and what may be reached.
     """
-    plan, meter = call.plan, call.meter
-    base, conditions = _at_the_point(subject, call)
-    own = Origin(subject, base)
+    return examine_from(*start(subject, call), call)
+
+
+def examine_from(own: Origin, conditions: Conditions, call: Call) -> Report:
+    """Compare both sides of a subject that has been evaluated at its point."""
+    subject, plan, meter = own.subject, call.plan, call.meter
     coverage, expected = _planned(subject, plan, meter)
     seen, excuses = _compared(own, call, coverage, conditions)
     findings, missing = _findings(seen, call)
@@ -178,10 +181,8 @@ def _moving(seen: Seen) -> set[int]:
     return {which for which, known in patterns.items() if known and known.value.any()}
 
 
-def _at_the_point(
-    subject: Subject, call: Call
-) -> tuple[NDArray[np.float64], Conditions]:
-    """Evaluate, time it, and tell the workers, if there are any."""
+def start(subject: Subject, call: Call) -> tuple[Origin, Conditions]:
+    """Evaluate at the point, time it, and tell the workers, if there are any."""
     meter = call.meter
     began = time.perf_counter()
     base, conditions = first_evaluation(subject, call.roots, meter, call.guard)
@@ -195,7 +196,7 @@ def _at_the_point(
         base_row(subject, meter)
         each = time.perf_counter() - began
     meter.each = each
-    return base, conditions
+    return Origin(subject, base), conditions
 
 
 def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Estimate]:

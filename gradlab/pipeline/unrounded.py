@@ -20,7 +20,13 @@ from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.late import is_made
 from gradlab.pipeline.cut_short import accusing_nobody
 from gradlab.pipeline.examining import examine
-from gradlab.subject.subject import DOUBLE, is_torch_subject, output_rows
+from gradlab.subject.subject import (
+    DOUBLE,
+    SINGLE,
+    input_columns,
+    is_torch_subject,
+    output_rows,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,12 +39,54 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["unrounded", "without_stairs"]
+__all__ = ["unrounded", "unrounded_first", "without_stairs"]
 
 # Of a gradient's largest entry: what half and single precision may round off.
-_HALF, _SINGLE = 0.1, 1e-3
+_BEARABLE = {"half": 0.1, "single": 1e-3}
+_GROUPS = 64  # of outputs whose gradients are compared
+_MANY = 1 << 22  # entries of these gradients together
 _SHARP = 1e-7  # of a gradient's largest entry: an error bar that hides no mistake
 _FAINT = 0.01  # of the largest gradient: less is rounded as that is
+
+
+def unrounded_first(subject: Subject, call: Call) -> Report | None:
+    """Check a subject without casts to less on the way, before any check with them.
+
+    Over the stairs of a cast it takes tens of evaluations of each input, or hundreds,
+    to see a slope.
+
+    Parameters
+    ----------
+    subject
+        Evaluated at its point.
+    call
+        As for `gradlab.pipeline.examining.examine`.
+
+    Returns
+    -------
+    Report
+        None where it was not seen to have any, or has none in float64; where the
+        gradient is another one without them, or the comparison comes to no answer.
+    """
+    if not is_torch_subject(subject) or call.meter.crew is not None:
+        return None
+    if not subject.narrowed & {"half", "single"} and subject.epsilon <= SINGLE:
+        return None
+    if subject.epsilon > DOUBLE and subject.in_double() is not None:
+        return None  # which has none
+    from gradlab.subject.tensors.in_double.double import without_casts
+
+    found = without_casts(subject)
+    if found is None:
+        return None
+    twin, precision = found
+    off = _apart_along(subject, twin, call.plan.seed)
+    if not off <= _BEARABLE[precision]:
+        return None
+    report = examine(twin, dataclasses.replace(call, layers=None))
+    if report.verdict == Verdict.UNDECIDED:
+        return None
+    return _saying_so(report, precision, off, call)
 
 
 def unrounded(report: Report, subject: Subject, call: Call) -> Report:
@@ -100,7 +148,7 @@ def without_stairs(subject: Subject, seed: int) -> Subject | None:
     found = without_casts(subject, halves=False)
     if found is None:
         return rounded_twin(subject)
-    same = _apart_along(subject, found[0], seed) <= _SINGLE
+    same = _apart_along(subject, found[0], seed) <= _BEARABLE["single"]
     return found[0] if same else None
 
 
@@ -140,10 +188,15 @@ def _again(
     off = _apart(report, again)
     if not np.isfinite(off):
         off = _apart_along(subject, twin, call.plan.seed)
-    half = precision == "half"
-    known = half and again.verdict == Verdict.DISAGREES
-    if not (known or off <= (_HALF if half else _SINGLE)):
+    known = precision == "half" and again.verdict == Verdict.DISAGREES
+    if not (known or off <= _BEARABLE[precision]):
         return report
+    return _saying_so(again, precision, off, call)
+
+
+def _saying_so(again: Report, precision: str, off: float, call: Call) -> Report:
+    """Say in a report which casts were left out, and how far gradients are apart."""
+    half, without = precision == "half", f"casts to {precision} precision"
     told = Finding(
         BugKind.LOW_PRECISION,
         "warning" if half else "note",
@@ -184,12 +237,22 @@ def _apart(report: Report, again: Report) -> float:
 
 
 def _apart_along(subject: Subject, twin: Subject, seed: int) -> float:
-    """How far gradients of both are apart, of all outputs with random signs."""
+    """How far gradients of both are apart, of outputs in groups with random signs.
+
+    Infinitely where one has none, or raises: that is told where sides are compared.
+    """
     if subject.analytic is None or twin.analytic is None:
         return np.inf
+    sides = subject.analytic, twin.analytic
     rows = output_rows(subject.outputs)
-    signs = np.random.default_rng([seed, 53]).choice([-1.0, 1.0], (1, rows))
-    own, other = (side.pull(signs).values for side in (subject.analytic, twin.analytic))
+    count = min(rows, _GROUPS, 1 + _MANY // max(input_columns(subject.inputs), 1))
+    signs = np.random.default_rng([seed, 53]).choice([-1.0, 1.0], rows)
+    cotangents = np.zeros((count, rows))
+    cotangents[np.arange(rows) % count, np.arange(rows)] = signs
+    try:
+        own, other = (side.pull(cotangents).values for side in sides)
+    except Exception:  # noqa: BLE001 - anything may come from the user's backward
+        return np.inf
     return _gap(own, other)
 
 

@@ -178,7 +178,8 @@ class TorchSubject:
         self.at_point: NDArray[np.float64] | None = None  # the row there, if known
         self.least_scales: dict[int, float] = {}
         self.underflow: dict[int, float] = {}  # shares of gradients that were lost
-        self.draws = self.asserts = self.narrows = self.returns = False  # as was seen
+        self.draws = self.asserts = self.returns = False  # as was seen
+        self.narrowed: set[str] = set()  # precisions that it casts to on the way
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -225,9 +226,8 @@ class TorchSubject:
 
     def row(self) -> NDArray[np.float64]:
         """Evaluate at what the coordinates hold; one number per real output row."""
-        if self.needs_grad is None:
+        if (grad := self.needs_grad) is None:
             return self._first_row()
-        grad = self.needs_grad
         return to_row(self.evaluate(self.values_apart(grad), grad))
 
     def rows(
@@ -370,7 +370,7 @@ class TorchSubject:
         with asserting_watched(tensors) as seen, returning_watched() as back:
             found = self.evaluate(self.values_apart(grad), grad)
         self.asserts |= bool(seen)
-        self.narrows |= back.narrows
+        self.narrowed |= back.narrowed
         self.returns |= bool(back.names)
         for cell, before in zip(self.cells, there, strict=False):
             name = cell.variable.name

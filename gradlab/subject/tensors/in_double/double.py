@@ -152,9 +152,9 @@ def without_casts(
     >>> without_casts(torch_subject(torch.sin, (x,))) is None
     True
     """
-    if not subject.outputs or subject.epsilon > SINGLE:
+    if not subject.outputs:
         return None
-    if subject.epsilon <= DOUBLE and not (subject.narrows or subject.returns):
+    if subject.epsilon <= DOUBLE and not (subject.narrowed or subject.returns):
         return None  # its first evaluation has shown that
     with (
         narrowing_watched(SINGLE) as to_half,
@@ -184,6 +184,8 @@ def _differ(subject: TorchSubject, twin: TorchSubject) -> bool:
 
     What a backward saves in fewer digits than f computes in is no excuse for it.
     """
+    if subject.epsilon > SINGLE:
+        return True  # there are none to speak of
     try:
         with displaced(subject, twin):
             own, other = subject.row(), twin.row()

@@ -39,6 +39,7 @@ _MAKING = frozenset(
         *("linspace", "logspace", "arange", "new_tensor", "new_full", "full_like"),
     )
 )
+_HALF = 2  # bytes of a number in half precision, be it float16 or bfloat16
 _LISTED = 1000  # members of a list that are looked at
 _FAR = 1e-3  # of its size: what every number is moved by, to see what follows
 
@@ -63,12 +64,13 @@ class Returning:
     met
         What did, or may have, in order; evaluations at two points tell constants apart,
         and what is short by chance: a number that is an input of float32.
-    narrows
-        Whether a function of torch made something short of what was not.
+    narrowed
+        "single" and "half" where a function of torch made something in that precision
+        of what had more and depends on the inputs; "constant" where it does not.
     """
 
     def __init__(self) -> None:
-        self.narrows = False
+        self.narrowed: set[str] = set()
         self._left = False
         self._known: dict[int, Any] = {}  # short tensors by identity, kept alive
         self.met: list[_Met] = []
@@ -79,8 +81,13 @@ class Returning:
         """Take notice of a function of torch that was called."""
         # what is written into, x[i] = y, is no result
         made = args[0] if result is None and args else result
-        if _is_short(made) and any(map(is_double, args)):
-            self.narrows = True
+        if short := _is_short(made):
+            half = _is_half(made)
+            longer = [each for each in args if _is_longer(each, half)]
+            if longer:
+                depends = any(each.requires_grad for each in longer)
+                word = "half" if half else "single"
+                self.narrowed.add(word if depends else "constant")
         if name in EXITS:
             self._left |= bool(args) and is_double(args[0])
         elif self._left:
@@ -91,7 +98,7 @@ class Returning:
                 self._note(name, made)  # a number may have left: torch does not know
             elif name in _MAKING:
                 self._take(name, made)
-            if _is_short(made):  # torch made it of what it had
+            if short:  # torch made it of what it had
                 self._known[id(made)] = made
 
     def _take(self, name: str, value: Any) -> None:
@@ -150,6 +157,17 @@ class _Met:
 
 def _is_short(value: Any) -> bool:
     return is_differentiable(value) and not is_double(value)
+
+
+def _is_half(value: Any) -> bool:
+    return bool(value.dtype.itemsize == _HALF)
+
+
+def _is_longer(value: Any, half: bool) -> bool:  # noqa: FBT001 - only here
+    """Whether it has more digits than single precision, or than half."""
+    if half:
+        return is_differentiable(value) and not _is_half(value)
+    return is_double(value)
 
 
 def _is_number(value: Any) -> bool:
