@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from gradlab.diagnosis.measuring import responses
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
@@ -41,6 +43,26 @@ def test_small_right_gradients_are_not_accused(seed, coverage):
 
     report = gl.check(net, x, loss=energy, coverage=coverage)
 
+    assert report.verdict == gl.Verdict.AGREES, report
+    assert report.ok, report
+
+
+def test_a_budget_that_ends_with_the_twin_accuses_nobody(monkeypatch):
+    """What float64 makes of the same incoming gradients is not known then."""
+    torch.manual_seed(0)
+    net, x = Autocast(), torch.randn(2, 3, 4)
+    asked, answers = [], responses._answers
+
+    def ends(evidence, *args):
+        asked.append(evidence.reference)
+        if evidence.reference is None:
+            raise BudgetExhausted
+        return answers(evidence, *args)
+
+    monkeypatch.setattr(responses, "_answers", ends)
+    report = gl.check(net, x, loss=energy)
+
+    assert None in asked
     assert report.verdict == gl.Verdict.AGREES, report
     assert report.ok, report
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.differentiation.noise.analytic_noise import rest_of_zero
 from gradlab.subject.subject import input_columns
 
@@ -58,6 +59,7 @@ class Response:
         self.cotangent = np.zeros(0)
         self._sums: list[float] = []  # by how much they fail, beyond what is forgiven
         self._evidence, self._linear = evidence, False  # as was seen
+        self._cut_short = False
         subject, wrong = evidence.subject, _wrong(evidence)
         self.debris = _NORMAL.get(subject.epsilon, _NORMAL[_SINGLE])
         analytic = subject.analytic
@@ -84,6 +86,8 @@ class Response:
                 return
             seeds = (0 * c, c, 2 * c, -c, c)
             self.values = _answers(evidence, analytic, seeds)
+        except BudgetExhausted:
+            self._cut_short = True
         except Exception:  # noqa: BLE001 - the user's code may refuse such cotangents
             return
 
@@ -159,13 +163,17 @@ class Response:
 
     @functools.cached_property
     def _twin(self) -> Response | None:
-        """What the same code makes of them in float64; None if it cannot be asked."""
+        """What the same code makes of them in float64; None if it refuses them.
+
+        One that is cut short has no flaw: short numbers alone accuse nobody.
+        """
         evidence = self._evidence
         if evidence.reference is None:
             return None
         wide = dataclasses.replace(evidence, subject=evidence.reference, reference=None)
         twin = Response(wide)
-        return twin if twin.values is not None or twin._linear else None
+        asked = twin.values is not None or twin._linear or twin._cut_short
+        return twin if asked else None
 
     def _own_flaw(
         self, which: int, relative: float, rounding: float, sums: float | None
