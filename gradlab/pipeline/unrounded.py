@@ -84,7 +84,7 @@ def unrounded_first(subject: Subject, call: Call) -> Report | None:
     if not off <= _BEARABLE[precision]:
         return None
     report = examine(twin, dataclasses.replace(call, layers=None))
-    if report.verdict == Verdict.UNDECIDED:
+    if report.verdict == Verdict.UNDECIDED and not report.partial:
         return None
     return _saying_so(report, precision, off, call)
 

@@ -98,6 +98,19 @@ def test_casts_are_left_out_before_anything_is_compared(dtype):
     assert report.evaluations < 4 * sum(c.input.size for c in report.comparisons)
 
 
+@pytest.mark.parametrize("budget", [6, 14, 30])
+def test_what_a_small_budget_came_to_is_handed_on(budget):
+    """Nothing is left for a second look, with the casts: the first one stands."""
+    call = lambda x: torch.softmax(torch.tanh(x).half(), -1).float()
+
+    report = gl.check(call, torch.randn(3, 4), coverage="full", budget=budget)
+
+    assert report.partial == (budget < 24)
+    assert report.verdict == (
+        gl.Verdict.UNDECIDED if report.partial else gl.Verdict.AGREES
+    )
+
+
 def test_a_constant_that_is_cast_leaves_no_stairs():
     """What does not move with the inputs does not stand still either."""
     table = torch.randn(3, 3)
