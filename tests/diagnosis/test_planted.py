@@ -24,6 +24,7 @@ def _satisfies(result, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("seed", "first"), [(0, 0), (500, 1)])
 def test_shares(seed, first, capsys):
     """Kind first in 80 %, among three in 92 %, right tensor in 97 %, no false error.
