@@ -33,11 +33,18 @@ class Mixed(nn.Module):
         return self.last(self.norm(h.float()).to(self.half)).float()
 
 
-def checked(half, factor, coverage="auto"):
-    """Check a model whose tanh has a slope times a factor."""
+def energy(out):
+    return (out**2).mean()
+
+
+def example(half, factor):
+    """A model whose tanh has a slope times a factor, and what it is called with."""
     torch.manual_seed(0)
-    net, x = Mixed(half, factor), torch.randn(4, 5)
-    return gl.check(net, x, loss=lambda out: (out**2).mean(), coverage=coverage)
+    return Mixed(half, factor), torch.randn(4, 5)
+
+
+def checked(half, factor, coverage):
+    return gl.check(*example(half, factor), loss=energy, coverage=coverage)
 
 
 @pytest.mark.parametrize("coverage", ["full", "probe"])
@@ -62,3 +69,37 @@ def test_wrong_ones_are_told(factor, coverage):
     assert report.culprits[0] == "Mixed", report
     kinds = {str(f.kind) for f in report.findings if f.severity == "error"}
     assert kinds == {"scale" if factor > 0 else "sign"}, report
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("factor", [1.0, 1.3])
+def test_code_between_layers_is_audited_without_its_casts(factor, half):
+    """That of a right model was left open, for what its casts hide."""
+    audit = gl.blame(*example(half, factor), loss=energy)
+
+    right = factor == 1.0
+    assert audit.verdict == (gl.Verdict.AGREES if right else gl.Verdict.DISAGREES)
+    assert audit.culprits == (() if right else ("Mixed",))
+
+
+class Fickle(nn.Module):
+    """A hook turns the gradient round, in half precision alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 5), nn.Linear(5, 2)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x)).bfloat16()
+        if h.requires_grad:
+            h.register_hook(lambda up: -up if up.dtype == torch.bfloat16 else up)
+        return self.last((1 * h).float())
+
+
+def test_what_is_wrong_in_half_precision_alone_is_not_called_right():
+    """Without the casts its gradient is another one: that is no rounding."""
+    torch.manual_seed(0)
+    net, x = Fickle(), torch.randn(3, 4)
+
+    assert gl.blame(net, x, loss=energy).verdict != gl.Verdict.AGREES
+    assert gl.check(net, x, loss=energy).verdict == gl.Verdict.DISAGREES

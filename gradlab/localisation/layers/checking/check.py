@@ -21,8 +21,8 @@ from gradlab.localisation.layers.checking.probe import (
 from gradlab.localisation.layers.checking.raising import failed_backward
 from gradlab.localisation.layers.checking.rounding import (
     over_longer_steps,
-    right_without_casts,
     shortening_watched,
+    without_halves,
     without_lossless_casts,
     without_short_numbers,
 )
@@ -283,6 +283,10 @@ class Checker:
                 return _right(product, measures)
             first = open_ones[0]
             purpose = deliberate(piece, product, [m.label for m in open_ones])
+            if first.note in ("coarse", "noise") and not purpose:
+                casts, smooth = without_halves(piece, product, self._seed)
+                if smooth:
+                    return _right(product, smooth, casts)
             reason = purpose or {
                 "kink": f"{first.label} sits on a kink: its one-sided slopes differ in "
                 "every direction",
@@ -292,7 +296,15 @@ class Checker:
             }.get(first.note, f"{first.label}: {first.note or 'rounding hides it'}")
             return CallOutcome(LayerState.UNCHECKED, reason, first)
         purpose = deliberate(piece, product, [measure.label for measure in bad])
-        purpose = purpose or right_without_casts(piece, self._seed)
+        if not purpose:
+            casts, smooth = without_halves(piece, product, self._seed)
+            if smooth:
+                return _right(product, smooth, casts)
+            if casts:
+                purpose = (
+                    f"rounds coarsely inside ({casts}), where differences show no "
+                    f"slope; without that its backward is right"
+                )
         if purpose:
             return CallOutcome(LayerState.UNCHECKED, purpose, bad[0])
         worst = max(bad, key=lambda measure: measure.error)
@@ -343,7 +355,8 @@ class Checker:
         return f"the hook {place_of_hook(modules[0])} registered on it"
 
 
-def _right(product: Product, measures: list[Measure]) -> CallOutcome:
+def _right(product: Product, measures: list[Measure], casts: str = "") -> CallOutcome:
+    """Say that a piece is right; without some casts, if they are named."""
     # two zeros, but for what rounding leaves of them, may be as far apart as they like
     telling = [m for m in measures if m.relative_bar < 1] or measures
     worst = max(telling, key=lambda measure: measure.error)
@@ -351,6 +364,7 @@ def _right(product: Product, measures: list[Measure]) -> CallOutcome:
     what = "1 tensor" if count == 1 else f"{count} tensors"
     note = next((m.note for m in measures if m.note == "kink"), "")
     tail = "; on a kink, where any slope between the sides is right" if note else ""
+    tail += f"; compared without its casts ({casts})" if casts else ""
     return CallOutcome(
         LayerState.RIGHT,
         f"agrees with its difference quotient for {what}, to {worst.error:.1g}{tail}",

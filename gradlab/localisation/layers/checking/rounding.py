@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "over_longer_steps",
-    "right_without_casts",
     "shortening_watched",
+    "without_halves",
     "without_lossless_casts",
     "without_short_numbers",
 ]
+
+_HALF = 0.1  # of the largest entry of a gradient: what half precision may round off
 
 
 @contextlib.contextmanager
@@ -101,20 +103,24 @@ def over_longer_steps(
     ]
 
 
-def right_without_casts(piece: Piece, seed: int) -> str:
-    """Say that casts to half precision hide a slope, if it is right without them.
+def without_halves(
+    piece: Piece, product: Product, seed: int
+) -> tuple[str, list[Measure]]:
+    """Judge a piece without its casts to half precision, which hide a slope.
 
     Parameters
     ----------
-    piece
-        That disagrees with differences of itself.
+    piece, product
+        That disagrees with differences of itself, or shows none.
     seed
         Of all directions.
 
     Returns
     -------
-    str
-        Empty where it has no such casts, or is wrong without them as well.
+    casts
+        Named by the functions that make them, if it is right without them; else empty.
+    measures
+        Those without casts; none where its gradient is another one then.
     """
     import torch
 
@@ -126,24 +132,34 @@ def right_without_casts(piece: Piece, seed: int) -> str:
         cotangents=piece.cotangents,
         scratch=piece.scratch,
     )
+    precision = Precision(torch.finfo(torch.float64).eps)
     try:
-        product = wide.product()
+        as_it_is = wide.product()
         with narrowing_watched() as narrowed:  # of forward: a backward has no excuse
-            wide.change(product, lambda _: None)
-        if not narrowed:
-            return ""
-        with Casts.halves().left_out():
-            product = wide.product()
-            precision = Precision(torch.finfo(torch.float64).eps)
-            measures = judge(wide, product, precision, seed)
+            wide.change(as_it_is, lambda _: None)
+        told = ", ".join(f"`{name}`" for name in dict.fromkeys(narrowed))
+        for casts in (Casts.halves(), Casts.shorter()) if narrowed else ():
+            with casts.left_out():
+                smooth = wide.product()
+                measures = judge(wide, smooth, precision, seed)
+            if all(measure.certain and measure.agrees for measure in measures):
+                return told, measures if _are_close(product, smooth) else []
     except Exception:  # noqa: BLE001 - the user's code may not take float64 at all
-        return ""
+        return "", []
     finally:
         piece.evaluations += wide.evaluations
-    if not all(measure.certain and measure.agrees for measure in measures):
-        return ""
-    told = ", ".join(f"`{name}`" for name in dict.fromkeys(narrowed))
-    return (
-        f"rounds coarsely inside ({told}), where differences show no slope; without "
-        f"that its backward is right"
-    )
+    return "", []
+
+
+def _are_close(*products: Product) -> bool:
+    """Whether gradients of two products differ by what half precision rounds off."""
+    for own, other in zip(*(each.gradients for each in products), strict=True):
+        if own is None or other is None:
+            if own is not other:
+                return False
+            continue
+        size = float(other.abs().max()) if other.numel() else 0.0
+        gap = float((own.to(other.dtype) - other).abs().max()) if size else 0.0
+        if not gap <= _HALF * size:
+            return False
+    return True
