@@ -103,3 +103,27 @@ def test_what_is_wrong_in_half_precision_alone_is_not_called_right():
 
     assert gl.blame(net, x, loss=energy).verdict != gl.Verdict.AGREES
     assert gl.check(net, x, loss=energy).verdict == gl.Verdict.DISAGREES
+
+
+class Recurrent(nn.Module):
+    """Cells in mixed precision that hand on a state in single."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(4, 4)
+
+    def forward(self, x):
+        h = torch.zeros(len(x), 4)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            for step in x.unbind(1):
+                h = self.cell(step, h.float())
+        return h.float()
+
+
+def test_a_cell_under_autocast_keeps_no_state():
+    """In float64, where nothing is cast, it gives what half precision rounded."""
+    torch.manual_seed(0)
+
+    audit = gl.blame(Recurrent(), torch.randn(2, 3, 4), loss=energy)
+
+    assert audit.verdict == gl.Verdict.AGREES, audit

@@ -78,7 +78,8 @@ def _strange(product: Product, frame: Frame) -> str:
             return "returned nan or infinity at this point"
         apart = float((output - value).abs().max())
         size = float(value.abs().max())
-        epsilon = torch.finfo(value.dtype).eps
+        dtypes = {value.dtype, frame.autocast or value.dtype}
+        epsilon = max(torch.finfo(dtype).eps for dtype in dtypes)
         slack = min(0.1, 1e4 * epsilon)
         if output.shape != value.shape or not apart <= slack * max(size, epsilon):
             return (

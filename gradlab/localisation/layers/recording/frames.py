@@ -96,6 +96,7 @@ class Frame:
     inputs: list[Slot]
     entry: Entry
     parent: Frame | None
+    autocast: Any = None  # the dtype that torch casts to meanwhile, if it does
     packed: bool = False  # whether hooks kept what it saves: a checkpoint runs it again
     result: Any = None
     outputs: list[Slot] = dataclasses.field(default_factory=list)

@@ -211,6 +211,7 @@ class Recorder:
             inputs=inputs,
             entry=entry_of(target, self._random, self._copies),
             parent=parent,
+            autocast=_autocast_of(tensors),
             packed=_are_packed(),
         )
         (parent.children if parent else self.frames).append(frame)
@@ -307,6 +308,14 @@ def _input_labels(template: Any, count: int) -> list[str]:
             within = f".{k}" if len(holes) > 1 else ""
             labels[hole.index] = f"input {key}{within}"
     return labels
+
+
+def _autocast_of(tensors: Sequence[Any]) -> Any:
+    """Return the dtype that autocast computes in where they are, if it is on."""
+    import torch
+
+    kind = tensors[0].device.type if tensors else "cpu"
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
 
 
 def _are_packed() -> bool:
