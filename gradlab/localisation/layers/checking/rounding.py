@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gradlab.localisation.layers.checking.careful_look import judge
 from gradlab.localisation.layers.checking.probe import Precision
 from gradlab.localisation.layers.replaying.replay import Piece
+from gradlab.subject.subject import SINGLE
 from gradlab.subject.tensors.in_double.lossless_casts import Casts
 from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 from gradlab.subject.tensors.in_double.returning import returning_watched
@@ -134,9 +135,8 @@ def without_halves(
     )
     precision = Precision(torch.finfo(torch.float64).eps)
     try:
-        as_it_is = wide.product()
-        with narrowing_watched() as narrowed:  # of forward: a backward has no excuse
-            wide.change(as_it_is, lambda _: None)
+        with narrowing_watched(SINGLE) as narrowed:  # a backward has no excuse
+            piece.change(product, lambda _: None)
         told = ", ".join(f"`{name}`" for name in dict.fromkeys(narrowed))
         for casts in (Casts.halves(), Casts.shorter()) if narrowed else ():
             with casts.left_out():
