@@ -18,16 +18,13 @@ from tests.battery.controls_programs import (
     rnn_backward,
 )
 from tests.battery.shelf import Shelf
+from tests.specimens.activations import sigmoid
 
 BUGS = Shelf()
 add = BUGS.add
 rng = np.random.default_rng(21)
 x = rng.normal(size=8)
 A = rng.normal(size=(6, 8))
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
 
 
 # --- small slips

@@ -6,6 +6,7 @@ import numpy as np
 from scipy import special
 
 from tests.battery.shelf import Shelf
+from tests.specimens.activations import softmax
 
 CONTROLS = Shelf()
 add = CONTROLS.add
@@ -14,11 +15,6 @@ x = rng.normal(size=7)
 A = rng.normal(size=(5, 7))
 labels = np.array([0, 2, 1, 2])
 rows = np.arange(4)
-
-
-def softmax(z):
-    e = np.exp(z - z.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 # --- sizes and offsets

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import linalg
 
 from tests.battery.shelf import Shelf
+from tests.specimens.activations import softmax
 
 CONTROLS = Shelf()
 add = CONTROLS.add
@@ -30,8 +31,7 @@ def mlp(sizes, *, dtype=float, scale=1.0):
             z = h @ p[f"W{i}"] + p[f"b{i}"]
             kept.append((h, z))
             h = np.maximum(z, 0) if i < depth else z
-        e = np.exp(h - h.max(1, keepdims=True))
-        prob = e / e.sum(1, keepdims=True)
+        prob = softmax(h)
         loss = -np.log(prob[np.arange(16), y]).mean() * scale
         d = prob.copy()
         d[np.arange(16), y] -= 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tests.diagnosis.pieces import Program, sigmoid
+from tests.diagnosis.pieces import Program
+from tests.specimens.activations import sigmoid, softmax
 
 
 def conv2d(rng, slip):
@@ -257,8 +258,7 @@ def head(rng, slip):
         q, k, v = x @ Wq, x @ Wk, x @ Wv
         s = q @ k.T / np.sqrt(d)
         s = np.where(np.tril(np.ones((t, t))) > 0, s, -np.inf)
-        e = np.exp(s - s.max(1, keepdims=True))
-        p = e / e.sum(1, keepdims=True)
+        p = softmax(s)
         return p @ v, (x, Wq, Wk, Wv, q, k, v, p)
 
     def backward(up, cache):

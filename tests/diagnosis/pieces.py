@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.specimens.activations import sigmoid
+
 
 @dataclasses.dataclass
 class Program:
@@ -25,10 +27,6 @@ class Program:
 def sizes(rng, count, low=2, high=6):
     """Distinct lengths, so that axes cannot be confused by accident."""
     return [int(n) for n in rng.permutation(np.arange(low, high + 1))[:count]]
-
-
-def sigmoid(x):
-    return 1 / (1 + np.exp(-x))
 
 
 # ------------------------------------------------------------ single pieces

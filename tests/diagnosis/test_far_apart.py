@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens.activations import softmax
 
 
 def _classifier(seed: int, n: int, d: int, h: int, c: int, size: float) -> Any:
@@ -20,8 +21,7 @@ def _classifier(seed: int, n: int, d: int, h: int, c: int, size: float) -> Any:
     def loss_and_grads(p: Any) -> Any:
         hidden = np.maximum(x @ p["W1"] + p["b1"], 0)
         scores = hidden @ p["W2"] + p["b2"]
-        odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-        odds /= odds.sum(axis=1, keepdims=True)
+        odds = softmax(scores)
         loss = -np.log(odds[np.arange(n), y]).mean() + 0.1 * (p["W1"] ** 2).sum()
         delta = odds.copy()
         delta[np.arange(n), y] -= 1

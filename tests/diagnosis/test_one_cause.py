@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-
-
-def _sigmoid(z):
-    return 1 / (1 + np.exp(-z))
+from tests.specimens.activations import sigmoid
 
 
 def _classifier(rng, slip="", *, width=5):
@@ -19,8 +16,8 @@ def _classifier(rng, slip="", *, width=5):
     x, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
 
     def loss_and_grads(p):
-        h1 = _sigmoid(x @ p["W1"] + p["b1"])
-        h2 = _sigmoid(h1 @ p["W2"] + p["b2"])
+        h1 = sigmoid(x @ p["W1"] + p["b1"])
+        h2 = sigmoid(h1 @ p["W2"] + p["b2"])
         s = h2 @ p["W3"] + p["b3"]
         e = np.exp(s)
         q = e / e.sum(axis=1, keepdims=True)

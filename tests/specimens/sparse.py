@@ -7,11 +7,7 @@ import numpy as np
 from gradlab.building import Sides, build_subject
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.metering.meter import Meter
-
-
-def softmax(x):
-    e = np.exp(x - x.max(axis=1, keepdims=True))
-    return e / e.sum(axis=1, keepdims=True)
+from tests.specimens.activations import softmax
 
 
 def stencil(x):

@@ -8,6 +8,7 @@ import torch
 
 import gradlab as gl
 from gradlab import Verdict
+from tests.specimens.activations import softmax
 
 
 def numbers(seed, *shape):
@@ -138,12 +139,6 @@ def test_stop_while_they_are_asked_for_keeps_the_report():
     assert report.verdict == Verdict.DISAGREES
     assert report.partial
     assert any("interrupted" in remark for remark in report.remarks)
-
-
-def softmax(x):
-    """Weights that sum to one."""
-    weights = np.exp(x - x.max())
-    return weights / weights.sum()
 
 
 @pytest.mark.parametrize("size", [3, 50])

@@ -11,6 +11,7 @@ from scipy.special import erf, ndtr
 
 import gradlab as gl
 from gradlab.pipeline.looks import last_digits
+from tests.specimens.activations import sigmoid
 
 METHODS = ("auto", "adaptive", "central")
 
@@ -18,11 +19,6 @@ METHODS = ("auto", "adaptive", "central")
 def density(x):
     """The normal density."""
     return np.exp(-(x**2) / 2) / np.sqrt(2 * np.pi)
-
-
-def logistic(x):
-    """The logistic function."""
-    return 1 / (1 + np.exp(-x))
 
 
 def steep(x):
@@ -42,19 +38,19 @@ CANCELLING = {
         density,
         (-3.0, -7.0, -8.2, -8.5),
     ),
-    "logistic": (
+    "sigmoid": (
         lambda x: 1 / (1 + np.exp(-x)) - 1,
-        lambda x: logistic(x) * logistic(-x),
+        lambda x: sigmoid(x) * sigmoid(-x),
         (5.0, 34.0, 36.0, 36.5, 37.0, 40.0),
     ),
     "softplus": (
         lambda x: np.log(1 + np.exp(x)),
-        logistic,
+        sigmoid,
         (-5.0, -33.0, -35.0, -36.5, -37.0, -40.0),
     ),
     "x softplus": (
         lambda x: x * np.log(1 + np.exp(x)),
-        lambda x: np.log1p(np.exp(x)) + x * logistic(x),
+        lambda x: np.log1p(np.exp(x)) + x * sigmoid(x),
         (-5.0, -30.0, -35.5, -36.0, -36.7, -40.0),
     ),
     "1 - tanh": (
@@ -64,7 +60,7 @@ CANCELLING = {
     ),
     "curved": (
         lambda x: np.exp(-x) * (1 - 1 / (1 + np.exp(-x))),
-        lambda x: -np.exp(-x) * logistic(-x) * (1 + logistic(x)),
+        lambda x: -np.exp(-x) * sigmoid(-x) * (1 + sigmoid(x)),
         (5.0, 30.0, 35.0, 36.0, 36.5),
     ),
     "divided": (

@@ -6,16 +6,12 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens.activations import softmax
 
 
 def kinds(report):
     """Kinds of all errors, in their order."""
     return [str(f.kind) for f in report.findings if f.severity == "error"]
-
-
-def softmax(z):
-    e = np.exp(z - z.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 def two_layers(rng, *, features, slip):

@@ -8,16 +8,12 @@ import pytest
 import gradlab as gl
 from gradlab.diagnosis.finding import BugKind
 from tests.diagnosis.networks import mlp
+from tests.specimens.activations import sigmoid, softmax
 
 SAMPLES, WIDTH, UNITS, CLASSES = 6, 5, 4, 3
 X = np.random.default_rng(7).normal(size=(SAMPLES, WIDTH))
 Y = np.array([0, 2, 1, 2, 0, 2])
 EVERY = np.arange(SAMPLES)
-
-
-def softmax(scores):
-    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
 
 
 def weights():
@@ -163,10 +159,6 @@ def test_a_line_that_is_wrong_alone_explains_nothing_else():
 
     assert findings[0].kind == BugKind.SCALE
     assert not any("comes before" in f.evidence for f in findings)
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
 
 
 def recurrent(slope):

@@ -6,10 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
+from tests.specimens.activations import sigmoid
 
 
 def lstm(rng, slip="", *, steps=4, n=3, d=3, h=3):

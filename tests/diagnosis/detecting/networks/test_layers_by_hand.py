@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens.activations import sigmoid
 
 
 def batch_norm(rng, slip):
@@ -66,10 +67,6 @@ class TestBatchNorm:
         report = gl.check(*batch_norm(np.random.default_rng(seed), "sample"))
         assert report.findings
         assert all("the mean of" not in f.evidence for f in report.findings)
-
-
-def sigmoid(z):
-    return 1 / (1 + np.exp(-z))
 
 
 def lstm(rng, order=(0, 1, 2, 3)):

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-
-
-def _sigmoid(z):
-    return 1 / (1 + np.exp(-z))
+from tests.specimens.activations import sigmoid
 
 
 def mlp(rng, slip=""):
@@ -76,7 +73,7 @@ def classifier(rng, slip="", *, samples=7):
     def loss_and_grads(p):
         z1 = p["W1"] @ x + p["b1"]
         a1 = np.maximum(z1, 0)
-        a2 = _sigmoid(p["W2"] @ a1 + p["b2"])
+        a2 = sigmoid(p["W2"] @ a1 + p["b2"])
         da = ((1 - y) / (1 - a2) - y / a2) / samples
         slopes = {"no slope": 1, "half a slope": 1 - a2, "": a2 * (1 - a2)}
         d2 = da * slopes[slip]
@@ -152,7 +149,7 @@ def gated(rng, slip=""):
     ]
 
     def forward(x, h, Wz, Uz, Wn, Un):
-        z, n = _sigmoid(x @ Wz + h @ Uz), np.tanh(x @ Wn + h @ Un)
+        z, n = sigmoid(x @ Wz + h @ Uz), np.tanh(x @ Wn + h @ Un)
         return (1 - z) * n + z * h, (x, h, Wz, Uz, Wn, Un, z, n)
 
     def backward(up, cache):

@@ -6,14 +6,10 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from tests.specimens.activations import softmax
 
 RNG = np.random.default_rng(14)
 X, LABELS, SAMPLES = RNG.normal(size=(8, 5)), RNG.integers(0, 4, 8), np.arange(8)
-
-
-def softmax(z):
-    e = np.exp(z - z.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 def first(report):
