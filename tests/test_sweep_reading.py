@@ -307,7 +307,7 @@ class TestSubjects:
 class TestReport:
     """Sweeping what a check has seen."""
 
-    def test_same_verdicts(self, doubled):
+    def test_same_verdicts(self):
         """report.sweep() and gl.sweep() agree with the report."""
         report = gl.check(exp_sum, np.ones(2), grad=lambda x: 2 * np.exp(x))
 
@@ -332,7 +332,7 @@ class TestReport:
         with pytest.raises(InputError, match="no subject at hand"):
             report.sweep()
 
-    def test_wrt(self, doubled):
+    def test_wrt(self):
         """A part of the inputs can be swept."""
         f = lambda x, y: (np.exp(x) * y).sum()
         vjp = lambda c, x, y: (c * np.exp(x) * y, c * np.exp(x))

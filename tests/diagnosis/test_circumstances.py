@@ -13,7 +13,7 @@ def severities(report):
     return {str(finding.kind): finding.severity for finding in report.findings}
 
 
-def test_kink_is_a_note(rng):
+def test_kink_is_a_note():
     """A sub-gradient at a kink is right, and both slopes are told."""
     x = np.array([0.0, 1.0, -2.0])
 
@@ -72,7 +72,7 @@ def test_frozen_draw_is_a_note():
     assert severities(report) == {"nondeterministic": "note"}
 
 
-def test_nan_in_the_gradient(rng):
+def test_nan_in_the_gradient():
     """0/0 in the backward is called not finite, and its entry is named."""
     x = np.array([1.0, 0.0, 2.0])
 

@@ -212,7 +212,7 @@ def test_an_entry_read_at_another_index_may_be_that(rng):
     assert kind != "stale_cache" or "wrong_index" in doubts
 
 
-def test_a_sparse_input_is_no_table(rng):
+def test_a_sparse_input_is_no_table():
     """Its coordinates are fewer than its rows are long: no detector fails of that."""
     torch = pytest.importorskip("torch")
     torch.manual_seed(0)

@@ -124,7 +124,7 @@ def _was_interrupted(net, x, **options):
 
 
 @pytest.mark.parametrize("moment", range(1, 14, 3))
-def test_interrupted_audit_leaves_no_trace(everything, monkeypatch, moment):
+def test_interrupted_audit_leaves_no_trace(everything, moment):
     """An interrupt at any piece, while parameters are exchanged, leaves no trace."""
     net, x = everything
     before = _state(net, x)

@@ -65,7 +65,7 @@ def test_mending_is_all_or_nothing(tmp_path):
     assert "db: has shape" in record["reasons"]
 
 
-def test_what_a_student_printed_is_no_formula(tmp_path):
+def test_what_a_student_printed_is_no_formula():
     """A spreadsheet that opens the table runs nothing."""
     text = io.StringIO()
     write_table([{"student": "eve", "printed": '=cmd("x")'}], text)

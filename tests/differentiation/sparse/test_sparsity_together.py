@@ -93,7 +93,7 @@ class TestWrongGuesses:
     @pytest.mark.parametrize("size", [1e-4, 1.0])
     @pytest.mark.parametrize("strong", [1.0, 1e6])
     def test_dropped_dependence_is_found_beside_strong_inputs(
-        self, point, rng, size, strong
+        self, point, size, strong
     ):
         """An output that sees one more entry of b, a little, says so in the verdict."""
         x, w, b = point
