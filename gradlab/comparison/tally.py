@@ -187,10 +187,7 @@ class Tallying:
         seen = np.flatnonzero(here)
         some, first = np.unique(seen * across // n, return_index=True)
         rows, columns = np.meshgrid(top, seen[first], indexing="ij")
-        self._planes = {
-            name: np.zeros(self._rank.shape, dtype=getattr(part, name).dtype)
-            for name in _PLANES
-        }
+        self._planes = self._blank(part)
         self._planes["numeric_error"][:, some] = part.bars(rows, columns)
         self._planes["allowed"][:, some] = part.forgiven(rows, columns)
         self._at[:, :, some] = rows, columns
@@ -205,6 +202,11 @@ class Tallying:
         self._verdicts[tile] = part.verdicts[i, k]
         for name, plane in self._planes.items():
             plane[tile] = getattr(part, name)[i, k]
+
+    def _blank(self, part: Comparison | Packed) -> dict[str, NDArray[Any]]:
+        """Tiles of each matrix, with nothing in them."""
+        kinds = {name: getattr(part, name).dtype for name in _PLANES}
+        return {name: np.zeros(self._rank.shape, kind) for name, kind in kinds.items()}
 
     def _measured(self, part: Comparison | Packed, band: slice) -> NDArray[np.float64]:
         """Note the extremes of some rows; return how bad each entry is."""
@@ -233,10 +235,7 @@ class Tallying:
     ) -> None:
         """Let the worst entry of each tile stand for it."""
         if not self._planes:
-            self._planes = {
-                name: np.zeros(self._rank.shape, dtype=getattr(part, name).dtype)
-                for name in _PLANES
-            }
+            self._planes = self._blank(part)
         tile = columns * self.across // self.shape[1]
         top = np.arange(self.down + 1) * self.shape[0] // self.down
         for i in range(self.down):
