@@ -127,7 +127,7 @@ def settles_like_the_step(ladder: Ladder, floor: float) -> np.ndarray:
         Boolean, (K,).
     """
     steps = ladder.steps
-    slopes = (ladder.right - ladder.left)[:, :, 0] / (ladder.ahead + ladder.behind)
+    slopes = ladder.slopes
     size = np.fmax(np.abs(ladder.right), np.abs(ladder.left))[:, :, 0]
     unit = np.fmax(floor * size, rounding_of(ladder.base[:, 0], floor)) / steps
     kept = spread(ladder.rungs, np.isfinite(slopes))

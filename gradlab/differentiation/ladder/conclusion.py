@@ -120,14 +120,11 @@ def _doubt_creeping(
 ) -> None:
     """Replace, in place, central slopes that settle too slowly for an extrapolation."""
     value, error, kind = results
-    some = np.isfinite(error) & (error > _EXACT * np.abs(value))
-    some &= (kind == Smoothness.SMOOTH) | (kind == Smoothness.NOISY)
-    place = np.nonzero(some)
+    place = _inexact(value, error, kind)
     if not place[0].size:
         return
     own = ladder.entries(*place)
-    slopes = (own.right - own.left)[:, :, 0] / (own.ahead + own.behind)
-    ends, bars = creeping(own, slopes, own.steps, floor)
+    ends, bars = creeping(own, own.slopes, own.steps, floor)
     told = ~np.isnan(bars)
     place = tuple(index[told] for index in place)
     value[place], error[place] = ends[told], bars[told]
@@ -136,12 +133,19 @@ def _doubt_creeping(
     )
 
 
+def _inexact(
+    value: np.ndarray, error: np.ndarray, kind: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Find entries with a slope whose bar is more than rounding."""
+    some = np.isfinite(error) & (error > _EXACT * np.abs(value))
+    some &= (kind == Smoothness.SMOOTH) | (kind == Smoothness.NOISY)
+    return np.nonzero(some)
+
+
 def _mend_bent(ladder: Ladder, floor: float, results: tuple[np.ndarray, ...]) -> None:
     """Replace, in place, central slopes that the curvature of one side keeps off."""
     value, error, kind, top = results
-    some = np.isfinite(error) & (error > _EXACT * np.abs(value))
-    some &= (kind == Smoothness.SMOOTH) | (kind == Smoothness.NOISY)
-    place = np.nonzero(some)
+    place = _inexact(value, error, kind)
     if not place[0].size:
         return
     found = bent_sides(ladder.entries(*place), floor, error[place])

@@ -60,6 +60,12 @@ class Ladder:
         return np.asarray((self.ahead + self.behind) / 2)
 
     @property
+    def slopes(self) -> np.ndarray:
+        """Central slopes on each rung, of coordinates with one output, shape (L, C)."""
+        rise = (self.right - self.left)[:, :, 0]
+        return np.asarray(rise / (self.ahead + self.behind))
+
+    @property
     def count(self) -> np.ndarray:
         """Rungs evaluated per coordinate, shape (C,)."""
         return np.asarray(np.isfinite(self.rungs).sum(axis=0))
