@@ -19,6 +19,7 @@ from gradlab.localisation.layers.replaying.directions import Direction, typical_
 from gradlab.localisation.layers.variables import ReplayError
 from gradlab.subject.subject import DOUBLE
 from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
+from gradlab.subject.tensors.values import is_differentiable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,6 +38,7 @@ __all__ = [
     "Slopes",
     "direction_seed",
     "narrows",
+    "number_types",
     "quick",
     "rounding",
     "scale_of",
@@ -74,9 +76,7 @@ class Precision:
         import torch
 
         double = float(torch.finfo(torch.float64).eps)
-        slots = (*piece.frame.inputs, *piece.frame.outputs)
-        dtypes = {slot.value.dtype for slot in slots}
-        kinds = [t for t in dtypes if t.is_floating_point or t.is_complex]
+        kinds = number_types(piece)
         if piece.raised or not kinds:
             return cls(double)
         return cls(max(float(torch.finfo(dtype).eps) for dtype in kinds))
@@ -227,6 +227,12 @@ def scale_of(
                 found = None
             product.scales[position] = found
     return product.scales[position]
+
+
+def number_types(piece: Piece) -> list[Any]:
+    """Dtypes of the numbers that go into a piece, and come out of it."""
+    slots = (*piece.frame.inputs, *piece.frame.outputs)
+    return list({s.value.dtype for s in slots if is_differentiable(s.value)})
 
 
 def narrows(piece: Piece, product: Product) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from gradlab.localisation.layers.checking.careful_look import judge
-from gradlab.localisation.layers.checking.probe import Precision
+from gradlab.localisation.layers.checking.probe import Precision, number_types
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.subject.subject import SINGLE
 from gradlab.subject.tensors.in_double.lossless_casts import Casts
@@ -61,10 +61,7 @@ def without_lossless_casts(piece: Piece) -> Iterator[None]:
     ``logits.float()`` is none in a model of single precision, and rounds where a piece
     of it is raised to double.
     """
-    slots = (*piece.frame.inputs, *piece.frame.outputs)
-    dtypes = {slot.value.dtype for slot in slots}
-    numbers = [d for d in dtypes if d.is_floating_point or d.is_complex]
-    with Casts.harmless(numbers).left_out():
+    with Casts.harmless(number_types(piece)).left_out():
         yield
 
 

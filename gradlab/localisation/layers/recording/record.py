@@ -83,10 +83,7 @@ def record(program: Program) -> Recording:
     SubjectError
         If the model or the loss raises.
     """
-    recorder, output = _forward(program, set())
-    stale = recorder.stale()
-    if stale:
-        recorder, output = _forward(program, stale)
+    recorder, output = _run(program)
     if not recorder.frames or recorder.frames[0].target is not program.module:
         raise InputError(
             f"{program.title} answers calls by a __call__ of its own, past "
@@ -117,13 +114,17 @@ def call_again(program: Program, frame: Frame, first: int = 0) -> Frame | None:
     frame
         Of a run of the model.
     """
-    recorder, _ = _forward(program, set())
-    stale = recorder.stale()
-    if stale:
-        recorder, _ = _forward(program, stale)
+    recorder, _ = _run(program)
     number = frame.number - first
     twins = [f for f in walk(recorder.frames) if f.number == number]
     return twins[0] if twins and twins[0].target is frame.target else None
+
+
+def _run(program: Program) -> tuple[Recorder, Any]:
+    """Run forward; again where tensors were overwritten that had only been noted."""
+    recorder, output = _forward(program, set())
+    stale = recorder.stale()
+    return _forward(program, stale) if stale else (recorder, output)
 
 
 def _forward(
