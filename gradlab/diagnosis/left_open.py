@@ -98,7 +98,7 @@ def _seen_apart(comparison: Comparison) -> NDArray[np.bool_]:
 def _not_borne_out(comparison: Comparison) -> Finding:
     """Say what directions measured, and that entries do not say the same."""
     name, seen = comparison.input.name, _seen_apart(comparison)
-    row, column = (int(i) for i in np.unravel_index(int(seen.argmax()), seen.shape))
+    row, column = divmod(int(seen.argmax()), seen.shape[1])
     return Finding(
         BugKind.UNKNOWN,
         "warning",
@@ -123,7 +123,7 @@ def _too_steep(comparison: Comparison) -> Finding | None:
     steep = open_ & np.isinf(comparison.numeric)
     if not steep.any() or not (steep == open_).all():
         return None
-    row, column = (int(i) for i in np.unravel_index(int(steep.argmax()), steep.shape))
+    row, column = divmod(int(steep.argmax()), steep.shape[1])
     count = int(steep.sum())
     others = f", and in {count - 1:,} more" if count > 1 else ""
     return Finding(
@@ -157,7 +157,7 @@ def _measured(comparison: Comparison) -> str:
         return f"{count:,} of {total:,} entries of {comparison.input.name}"
     bars = np.where(mask, comparison.numeric_error, -1.0)
     bars = np.where(np.isfinite(bars), bars, -0.5)  # rather one with a number
-    row, column = (int(i) for i in np.unravel_index(int(bars.argmax()), bars.shape))
+    row, column = divmod(int(bars.argmax()), bars.shape[1])
     numeric, error = comparison.numeric[row, column], bars[row, column]
     bar = f"{error:.1e}" if error >= 0 else "more than can be told"
     return (

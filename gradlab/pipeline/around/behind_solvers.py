@@ -177,7 +177,7 @@ def _worst(
     for block, mask in hidden:
         weight = np.where(mask, block.gap * block.sizes, 0.0)
         for flat in np.argsort(-weight, axis=None, kind="stable")[:_ENTRIES]:
-            row, column = (int(i) for i in np.unravel_index(int(flat), mask.shape))
+            row, column = divmod(int(flat), mask.shape[1])
             if mask[row, column]:
                 found.append((float(weight[row, column]), block, (row, column)))
     found.sort(key=lambda one: -one[0])

@@ -57,7 +57,7 @@ def _lost(subject: Subject, block: Block) -> NDArray[np.bool_]:
 
 def _told(subject: Subject, block: Block, entries: NDArray[np.bool_]) -> Finding:
     gap = np.where(entries, block.gap, -1.0)
-    row, column = (int(i) for i in np.unravel_index(gap.argmax(), gap.shape))
+    row, column = divmod(int(gap.argmax()), gap.shape[1])
     name, least = block.name, float(block.precise[row, column])  # type: ignore[index] # where it is known
     return Finding(
         BugKind.LOW_PRECISION,

@@ -97,7 +97,7 @@ def _holds_far_out(
     if outcome.interrupted:
         return False
     found = np.where(sure[block.which], block.gap, -1.0)
-    row, column = np.unravel_index(found.argmax(), found.shape)
+    row, column = divmod(int(found.argmax()), found.shape[1])
     try:
         wide = wide_slopes(at.subject, block, np.array([column]), check.meter)
     except BudgetExhausted:
