@@ -140,6 +140,15 @@ class Block:
         with np.errstate(all="ignore"):
             return np.asarray(np.abs(self.formula - self.value))
 
+    @property
+    def largest_terms(self) -> NDArray[np.float64]:
+        """Size of terms that may cancel in slopes by each coordinate, (n,)."""
+        with np.errstate(all="ignore"):
+            effects = np.fmax(np.abs(self.analytic), np.abs(self.value)) * self.sizes
+            top = effects.max(initial=0.0, where=np.isfinite(effects))
+            # terms of size one may have cancelled, whatever is left of them all
+            return np.asarray(np.fmax(top / self.latest_scales, 1.0))
+
     def apart(self, mask: NDArray[np.bool_]) -> NDArray[np.float64]:
         """How far apart the two sides are at some entries, in units of f; else 0."""
         gap = np.zeros(mask.shape)

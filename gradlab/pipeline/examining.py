@@ -44,7 +44,12 @@ from gradlab.pipeline.coverage import (
 from gradlab.pipeline.outcome import Judged
 from gradlab.pipeline.taking_back import behind_solvers, joint_kinks, take_back
 from gradlab.report import Report
-from gradlab.subject.subject import analytic_of, input_columns, output_rows
+from gradlab.subject.subject import (
+    analytic_of,
+    input_columns,
+    output_rows,
+    unit_vectors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -326,8 +331,7 @@ def _analytic_seconds(subject: Subject, meter: Meter) -> float:
     least = _LEAST * meter.each
     if meter.seconds + least > budget.seconds:
         return least
-    some = np.zeros((_ROWS, rows))
-    some[np.arange(_ROWS), np.linspace(0, rows - 1, _ROWS).astype(int)] = 1.0
+    some = unit_vectors(rows, np.linspace(0, rows - 1, _ROWS).astype(int))
     began = time.perf_counter()
     with np.errstate(all="ignore"):
         analytic.pull(some)

@@ -17,6 +17,8 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
+import numpy as np
+
 from gradlab import labels
 from gradlab.errors import InputError
 from gradlab.subject.analytic_sides import GIVEN
@@ -24,7 +26,6 @@ from gradlab.subject.analytic_sides import GIVEN
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from gradlab.subject.analytic_sides import Analytic
@@ -45,6 +46,7 @@ __all__ = [
     "is_torch_subject",
     "output_rows",
     "side_by_side",
+    "unit_vectors",
 ]
 
 EPSILON = sys.float_info.epsilon  # unit round-off of float64
@@ -269,3 +271,18 @@ def side_by_side(sizes: Iterable[int]) -> list[slice]:
     """
     ends = itertools.accumulate(sizes, initial=0)
     return [slice(start, stop) for start, stop in itertools.pairwise(ends)]
+
+
+def unit_vectors(
+    size: int, chosen: Sequence[int] | NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Rows of an identity matrix: all of it would fill the memory.
+
+    Examples
+    --------
+    >>> unit_vectors(3, [2])
+    array([[0., 0., 1.]])
+    """
+    vectors = np.zeros((len(chosen), size))
+    vectors[np.arange(len(chosen)), chosen] = 1.0
+    return vectors

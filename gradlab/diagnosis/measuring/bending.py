@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.diagnosis.measuring.moving import slopes_at
 from gradlab.differentiation.metering.meter import BudgetExhausted
+from gradlab.subject.subject import unit_vectors
 
 if TYPE_CHECKING:
     from gradlab.diagnosis.evidence import Evidence, Part
@@ -29,8 +30,7 @@ def bends(evidence: Evidence, part: Part) -> bool:
     if not bars.size:
         return False
     size = evidence.subject.inputs[part.which].coordinates
-    direction = np.zeros((1, size))
-    direction[0, part.positions[int(np.argmax(bars))]] = 1.0
+    direction = unit_vectors(size, [part.positions[int(np.argmax(bars))]])
     try:
         slopes = [
             float(slopes_at(evidence, {}, part.which, direction, step=step)[0])

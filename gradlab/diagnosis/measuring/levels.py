@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at, unit_directions
+from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at
+from gradlab.subject.subject import unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -163,7 +164,7 @@ def sides_at(
     if analytic is None:
         return None
     size = evidence.subject.inputs[which].coordinates
-    numeric = slopes_at(evidence, points, which, unit_directions(size, entries))
+    numeric = slopes_at(evidence, points, which, unit_vectors(size, entries))
     ours = analytic[which][entries]
     told = np.isfinite(numeric).all() and np.isfinite(ours).all()
     return (ours, numeric, analytic) if told else None

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.metering.meter import BudgetExhausted
-from gradlab.subject.subject import input_columns
+from gradlab.subject.subject import input_columns, unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +35,6 @@ __all__ = [
     "slightly_aside",
     "slopes_at",
     "stays",
-    "unit_directions",
 ]
 
 _DIRECTIONS = 3  # along which both sides are compared elsewhere
@@ -132,19 +131,6 @@ def slopes_at(
     return slopes
 
 
-def unit_directions(size: int, chosen: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Make the directions of a few coordinates: a whole identity would fill the memory.
-
-    Examples
-    --------
-    >>> unit_directions(3, np.array([2]))
-    array([[0., 0., 1.]])
-    """
-    directions = np.zeros((len(chosen), size))
-    directions[np.arange(len(chosen)), chosen] = 1.0
-    return directions
-
-
 def both_sides_at(
     evidence: Evidence, points: Points, which: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
@@ -195,7 +181,7 @@ def has_factor_elsewhere(case: Case, factor: float) -> bool | None:
     if not case.scalar:
         return None
     chosen = case.part.positions[np.flatnonzero(case.wrong[0])]
-    units = unit_directions(case.variable.coordinates, chosen)
+    units = unit_vectors(case.variable.coordinates, chosen)
     before, moved = case.numeric[case.wrong], False
     for _ in range(_LOOKS):
         points = slightly_aside(evidence)

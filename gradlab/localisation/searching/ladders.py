@@ -19,6 +19,7 @@ from gradlab.differentiation.noise.hidden_noise import (
     noise_level,
 )
 from gradlab.differentiation.smoothness import Smoothness
+from gradlab.subject.subject import unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,8 +73,7 @@ class Ladder:
         measured = Side(self.value, self.error)
         if not torn.size:
             return measured
-        each = np.zeros((len(torn), len(self.value)))
-        each[np.arange(len(torn)), torn] = 1.0
+        each = unit_vectors(len(self.value), torn)
         analytic, at = self.value.copy(), np.zeros(len(self.value), dtype=bool)
         analytic[torn], at[torn] = told(each), True
         return nearest_slope(analytic, measured, Sides(self.left, self.right), at)

@@ -15,7 +15,7 @@ import numpy as np
 from gradlab.comparison.tolerance import SAFETY
 from gradlab.localisation.searching.bench import ROUNDOFFS
 from gradlab.localisation.searching.columns import apart, scale_of
-from gradlab.subject.subject import input_columns
+from gradlab.subject.subject import input_columns, unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -151,8 +151,7 @@ def _read(
 ) -> dict[Place, list[Cell]]:
     """Compare the chosen rows one by one."""
     places = list(columns)
-    cotangents = np.zeros((len(rows), len(bench.base)))
-    cotangents[np.arange(len(rows)), rows] = 1.0
+    cotangents = unit_vectors(len(bench.base), rows)
     values, scales = _pull(bench, cotangents, places)
     cells: dict[Place, list[Cell]] = {place: [] for place in places}
     for i, row in enumerate(rows.tolist()):

@@ -26,6 +26,7 @@ from gradlab.differentiation.noise.analytic_noise import rows_together
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.errors import GradlabError
 from gradlab.pipeline.blocks import label_of
+from gradlab.subject.subject import unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,8 +95,7 @@ def _gradient_inside(
     point = subject.point(block.which).copy()
     moves = np.where(ahead, by, -by) * block.scales[columns]
     point[block.positions[columns]] += moves
-    cotangents = np.zeros((rows.size, len(block.height)))
-    cotangents[np.arange(rows.size), rows] = 1.0
+    cotangents = unit_vectors(len(block.height), rows)
     try:
         pulled = gradients_at(subject, {block.which: point}, cotangents)
     except GradlabError:  # outside after all

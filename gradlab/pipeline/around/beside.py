@@ -31,7 +31,7 @@ from gradlab.pipeline.around.between import between_points
 from gradlab.pipeline.around.told_beside import accused, told_beside, told_stale
 from gradlab.pipeline.around.ways import Ways
 from gradlab.pipeline.looks.unheard import no_tie
-from gradlab.subject.subject import DOUBLE, has_own_code
+from gradlab.subject.subject import DOUBLE, has_own_code, unit_vectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -290,8 +290,7 @@ class _Beside:
         }
         together = rows_together(self.subject, self.meter)
         for some in np.split(rows, range(together, len(rows), together)):
-            cotangents = np.zeros((len(some), len(self.base)))
-            cotangents[np.arange(len(some)), some] = 1.0
+            cotangents = unit_vectors(len(self.base), some)
             pulled = gradients_at(self.subject, there, cotangents)
             if pulled is None:
                 return None

@@ -26,7 +26,7 @@ import numpy as np
 
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.evaluation import line_rows
-from gradlab.subject.subject import DOUBLE
+from gradlab.subject.subject import DOUBLE, unit_vectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -142,8 +142,7 @@ class _Here:
 
     def _gradients(self, point: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Ask for the gradients of all rows at a point beside, in units."""
-        cotangents = np.zeros((len(self.rows), len(self.base)))
-        cotangents[np.arange(len(self.rows)), self.rows] = 1.0
+        cotangents = unit_vectors(len(self.base), self.rows)
         moved = {
             which: self.subject.point(which) + by
             for which, by in self._moves(point).items()

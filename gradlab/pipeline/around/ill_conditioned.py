@@ -34,7 +34,7 @@ from gradlab.differentiation.noise.analytic_noise import (
 )
 from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.blocks import label_of
-from gradlab.subject.subject import has_own_code, is_torch_subject
+from gradlab.subject.subject import has_own_code, is_torch_subject, unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -204,8 +204,7 @@ def _scatter(
     """
     meter.in_time()
     began = meter.seconds
-    cotangents = np.zeros((len(rows), len(wrong[0].gap)))
-    cotangents[np.arange(len(rows)), rows] = 1.0
+    cotangents = unit_vectors(len(wrong[0].gap), rows)
     again = gradients_at(subject, {}, cotangents)
     if again is None:
         return []

@@ -27,7 +27,7 @@ from gradlab.pipeline.blocks import label_of
 from gradlab.pipeline.sides.lines_run import TooLong, way_of
 from gradlab.subject.guarding.alone import alone
 from gradlab.subject.library_defaults import Default
-from gradlab.subject.subject import holds_numbers
+from gradlab.subject.subject import holds_numbers, unit_vectors
 from gradlab.subject.tolerances_off import with_smaller, without_caches
 
 if TYPE_CHECKING:
@@ -156,8 +156,8 @@ def _within(block: Block, blocks: list[Block], found: Tolerances) -> NDArray[np.
 
 def _largest(block: Block, mask: NDArray[np.bool_]) -> Place:
     flat = int(np.argmax(np.where(mask, weights(block), 0.0)))
-    row, column = np.unravel_index(flat, mask.shape)
-    return int(row), int(column)
+    row, column = divmod(flat, mask.shape[1])
+    return row, column
 
 
 def _slightly_off(blocks: list[Block]) -> tuple[list[Block], NDArray[np.intp]]:
@@ -179,9 +179,9 @@ def _worst(wrong: list[Block], rows: NDArray[np.intp]) -> list[tuple[Block, Plac
     for block in wrong:
         each = weights(block)[rows]
         for flat in np.argsort(-each, axis=None, kind="stable")[:_ENTRIES]:
-            i, column = np.unravel_index(int(flat), each.shape)
+            i, column = divmod(int(flat), each.shape[1])
             if each[i, column] > 0:
-                place = int(rows[i]), int(column)
+                place = int(rows[i]), column
                 found.append((float(each[i, column]), block, place))
     found.sort(key=lambda one: -one[0])
     first = [next((f for f in found if f[1] is block), None) for block in wrong]
@@ -251,8 +251,7 @@ def told_at(subject: Subject, block: Block, place: Place, most: float) -> float:
     analytic = subject.analytic
     if analytic is None or holds_numbers(subject):
         return float(block.formula[place])
-    cotangent = np.zeros((1, len(block.gap)))
-    cotangent[0, row] = 1.0
+    cotangent = unit_vectors(len(block.gap), [row])
     pulled, *_ = way_of(lambda: analytic.pull(cotangent), most)
     return float(pulled.values[block.which][0, block.positions[column]])
 

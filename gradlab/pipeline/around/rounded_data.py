@@ -25,7 +25,7 @@ from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.pipeline.around.slight_errors import least_first, off, slope_at, weights
 from gradlab.pipeline.blocks import label_of
 from gradlab.subject.constants_off import constants_off
-from gradlab.subject.subject import holds_numbers
+from gradlab.subject.subject import holds_numbers, unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,8 +112,7 @@ def _moved(
     what weighs less than that entry moves with it.
     """
     rng = np.random.default_rng([seed, 23])
-    cotangents = np.zeros((len(rows), len(wrong[0].gap)))
-    cotangents[np.arange(len(rows)), rows] = 1.0
+    cotangents = unit_vectors(len(wrong[0].gap), rows)
     worst = max(wrong, key=lambda block: weights(block)[rows[0]].max())
     column = int(weights(worst)[rows[0]].argmax())
     moved = [np.zeros((len(rows), block.gap.shape[1])) for block in wrong]

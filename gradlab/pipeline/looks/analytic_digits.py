@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import is_torch_subject, unit_vectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,10 +68,7 @@ def excuse_own_digits(subject: Subject, block: Block, meter: Meter) -> bool:
     if subject.analytic is None or not block.accused:
         return False
     with np.errstate(all="ignore"):
-        effects = np.fmax(np.abs(block.analytic), np.abs(block.value)) * block.sizes
-        top = np.nanmax(np.where(np.isfinite(effects), effects, 0.0), initial=0.0)
-        # terms of size one may have cancelled, whatever is left of them all
-        digit = _FEW * subject.epsilon * np.fmax(top / block.latest_scales, 1.0)
+        digit = _FEW * subject.epsilon * block.largest_terms
         faint = block.wrong & (block.gap <= digit)
     places = np.argwhere(faint)
     found, least_seen = np.zeros(block.gap.shape), np.inf
@@ -103,8 +100,7 @@ def _beside(
 ) -> NDArray[np.float64]:
     """Gradient of one output by one coordinate, where that is another number."""
     which, position = block.which, int(block.positions[column])
-    cotangent = np.zeros((1, len(block.gap)))
-    cotangent[0, row] = 1.0
+    cotangent = unit_vectors(len(block.gap), [row])
     point = subject.point(which)
     values: list[float] = []
     for factor in (*_BESIDE, *_CLOSER):

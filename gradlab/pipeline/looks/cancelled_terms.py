@@ -18,7 +18,12 @@ import numpy as np
 from gradlab.differentiation.analytic.gradients_elsewhere import gradients_at
 from gradlab.differentiation.evaluation import line_rows
 from gradlab.differentiation.sizes.scales import scales_of
-from gradlab.subject.subject import holds_numbers, is_torch_subject, output_rows
+from gradlab.subject.subject import (
+    holds_numbers,
+    is_torch_subject,
+    output_rows,
+    unit_vectors,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -153,8 +158,7 @@ class Elsewhere:
 
     def _gradients(self, row: int, at: float) -> list[NDArray[np.float64]] | None:
         """Gradient of one output at one place, by input; None if none can be asked."""
-        cotangent = np.zeros((1, output_rows(self.subject.outputs)))
-        cotangent[0, row] = 1.0
+        cotangent = unit_vectors(output_rows(self.subject.outputs), [row])
         there = {
             which: self.subject.point(which) + at * each
             for which, each in enumerate(self._line)
@@ -183,9 +187,7 @@ def excuse_cancelled_terms(elsewhere: Elsewhere, block: Block) -> bool:
     """
     epsilon = elsewhere.subject.epsilon
     with np.errstate(all="ignore"):
-        effects = np.fmax(np.abs(block.analytic), np.abs(block.value)) * block.sizes
-        top = np.nanmax(np.where(np.isfinite(effects), effects, 0.0), initial=0.0)
-        faint = min(_FAINT * epsilon, _PART) * np.fmax(top / block.latest_scales, 1.0)
+        faint = min(_FAINT * epsilon, _PART) * block.largest_terms
         asked = block.wrong & (block.gap <= faint)
     digits = elsewhere.allowed(asked, block, epsilon)
     found = np.where(block.gap <= digits, digits, 0.0)

@@ -30,7 +30,7 @@ from gradlab.differentiation.smoothness import Smoothness
 from gradlab.pipeline.looks.following import Lanes, nearest_jump, next_jump
 from gradlab.pipeline.sides.early_ends import early_ends
 from gradlab.pipeline.sides.lines_run import path_of
-from gradlab.subject.subject import is_torch_subject
+from gradlab.subject.subject import is_torch_subject, unit_vectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -228,8 +228,7 @@ def _formula_at(
     position = int(block.positions[lane.columns[0]])
     point = subject.point(block.which).copy()
     point[position] += away
-    cotangents = np.zeros((len(rows), len(lane.origin.base)))
-    cotangents[np.arange(len(rows)), rows] = 1.0
+    cotangents = unit_vectors(len(lane.origin.base), rows)
     pulled = gradients_at(subject, {block.which: point}, cotangents)
     if pulled is None:
         return None

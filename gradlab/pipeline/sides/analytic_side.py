@@ -10,7 +10,12 @@ import numpy as np
 
 from gradlab.differentiation.sparse.entries import Entries
 from gradlab.differentiation.sparse.row_groups import grouped_rows
-from gradlab.subject.subject import analytic_of, input_columns, output_rows
+from gradlab.subject.subject import (
+    analytic_of,
+    input_columns,
+    output_rows,
+    unit_vectors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,8 +115,7 @@ def analytic_side(
     while start < rows:
         stop = min(start + size, rows)
         began = time.perf_counter()
-        cotangents = np.zeros((stop - start, rows))
-        cotangents[np.arange(stop - start), np.arange(start, stop)] = 1.0
+        cotangents = unit_vectors(rows, np.arange(start, stop))
         with np.errstate(all="ignore"):
             pulled = analytic.pull(cotangents)
         problems.update(dict.fromkeys(pulled.problems))

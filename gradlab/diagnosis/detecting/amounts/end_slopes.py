@@ -11,8 +11,9 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.held import real_arrays
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, cases_of, reaches
-from gradlab.diagnosis.measuring.moving import slopes_at, unit_directions
+from gradlab.diagnosis.measuring.moving import slopes_at
 from gradlab.diagnosis.measuring.proportions import fraction_words
+from gradlab.subject.subject import unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ def _is_straight(case: Case, factors: Array) -> bool:
     evidence, which, x = case.evidence, case.part.which, case.point
     chosen = np.argsort(-np.abs(factors - 1), kind="stable")[:_ASKED]
     for j in chosen:
-        direction = unit_directions(len(x), np.array([j]))
+        direction = unit_vectors(len(x), [j])
         moved = x.copy()
         moved[j] += 0.7 + abs(x[j])
         here, there = (

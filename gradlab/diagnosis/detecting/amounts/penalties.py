@@ -11,9 +11,9 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.explaining import EVEN
 from gradlab.diagnosis.measuring.measures import Case, Clue
-from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at, unit_directions
+from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at
 from gradlab.diagnosis.measuring.places import every_entry, place_words
-from gradlab.subject.subject import DOUBLE
+from gradlab.subject.subject import DOUBLE, unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -328,7 +328,7 @@ def of_its_own_entry(case: Case) -> list[Clue]:
 def _form(case: Case, j: int) -> str | None:
     """Say how the error of an entry follows it; None where others move it as well."""
     evidence, which, x = case.evidence, case.part.which, case.point
-    unit = unit_directions(len(x), np.array([j]))
+    unit = unit_vectors(len(x), [j])
     here, numeric = float(case.error[0, j]), float(case.numeric[0, j])
     others = _others_moved(case) if len(x) < 2 else {}
     errors, slopes = [], []

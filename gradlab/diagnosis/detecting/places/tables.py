@@ -9,8 +9,9 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.held import held_arrays
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, reaches
-from gradlab.diagnosis.measuring.moving import slopes_at, unit_directions
+from gradlab.diagnosis.measuring.moving import slopes_at
 from gradlab.diagnosis.measuring.places import index_words
+from gradlab.subject.subject import unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +147,7 @@ def _rows_apart(case: Case) -> bool:
         )
         own = slice(entry // width * width, (entry // width + 1) * width)
         moved[own] = case.point[own]
-        unit = unit_directions(len(moved), np.array([entry]))
+        unit = unit_vectors(len(moved), [entry])
         slope = slopes_at(case.evidence, {which: moved}, which, unit)[0]
         if not abs(slope - case.numeric[0, entry]) <= _SAME * abs(slope):
             return False

@@ -17,8 +17,8 @@ from gradlab.diagnosis.measuring.moving import (
     analytic_at,
     slightly_aside,
     slopes_at,
-    unit_directions,
 )
+from gradlab.subject.subject import unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +109,7 @@ def _ratios(case: Case, j: int) -> dict[float, float]:
     numeric slope stands still: of a sum over entries any slope follows its own.
     """
     evidence, which, x = case.evidence, case.part.which, case.point
-    unit = unit_directions(len(x), np.array([j]))
+    unit = unit_vectors(len(x), [j])
     slopes = {0.0: float(case.numeric[0, j])}
     ratios = {0.0: float(case.analytic[0, j]) / slopes[0.0]}
     moves = False

@@ -15,8 +15,9 @@ from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.curves import Curve, read, straight
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
 from gradlab.diagnosis.measuring.measures import Case, Clue
-from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at, unit_directions
+from gradlab.diagnosis.measuring.moving import analytic_at, slopes_at
 from gradlab.diagnosis.measuring.places import place_words
+from gradlab.subject.subject import unit_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +83,7 @@ def _apart(case: Case, chosen: NDArray[np.intp]) -> bool:
         # others moved by random signs and sizes: a slope of its own stays
         moved = x + evidence.rng.normal(size=len(x)) * (0.3 + 0.3 * np.abs(x))
         moved[j] = x[j]
-        unit, there = unit_directions(len(x), np.array([j])), {case.part.which: moved}
+        unit, there = unit_vectors(len(x), [j]), {case.part.which: moved}
         slope = slopes_at(evidence, there, case.part.which, unit)[0]
         if not abs(slope - n[j]) <= 1e-5 * max(abs(n[j]), 1e-3 * np.abs(n).max()):
             return False
@@ -122,7 +123,7 @@ def _of_samples(case: Case, chosen: NDArray[np.intp], clues: list[Clue]) -> list
 
 def _curve(case: Case, chosen: NDArray[np.intp]) -> Curve:
     """Slopes at a few entries, each by itself."""
-    units = unit_directions(len(case.point), chosen)
+    units = unit_vectors(len(case.point), chosen)
 
     def at(
         point: NDArray[np.float64],
@@ -151,7 +152,7 @@ def _stuck(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
     if analytic is None or (analytic[which] != case.analytic[0]).any():
         return []
     slopes = slopes_at(
-        evidence, {which: moved}, which, unit_directions(len(moved), chosen)
+        evidence, {which: moved}, which, unit_vectors(len(moved), chosen)
     )
     n = case.numeric[0][chosen]
     if not (np.abs(slopes - n) > _FOLLOWS * np.abs(n).max()).all():
@@ -239,26 +240,39 @@ def _follows(case: Case, j: int, others: NDArray[np.intp]) -> bool:
     return bool(apart > 1e-5 * np.abs(case.analytic).max())
 
 
+def _growth(
+    case: Case, chosen: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Measure how much analytic and numeric slopes grow where all entries move alike.
+
+    None where that is not known, or f's do not grow in proportion to the way.
+    """
+    which, moved = case.part.which, case.point + 0.37
+    analytic = analytic_at(case.evidence, {which: moved})
+    if analytic is None:
+        return None
+    units = unit_vectors(len(moved), chosen)
+    grown = slopes_at(case.evidence, {which: moved}, which, units)
+    further = slopes_at(case.evidence, {which: case.point + 0.74}, which, units)
+    rise = grown - case.numeric[0][chosen]
+    if not (np.abs(further - grown - rise) <= 1e-5 * np.abs(rise).max()).all():
+        return None
+    return analytic[which][chosen] - case.analytic[0][chosen], rise
+
+
 def _one_of_many(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
     """Recognise one of several equal contributions, by how its slope moves.
 
     The gradient of a bias in a sum of squares over samples grows with the bias once for
     every sample. That of one sample has another value, and grows once.
     """
-    which, moved = case.part.which, case.point + 0.37
-    analytic = analytic_at(case.evidence, {which: moved})
-    if analytic is None or len(chosen) < 2:
+    growth = _growth(case, chosen) if len(chosen) > 1 else None
+    if growth is None:
         return []
-    units = unit_directions(len(moved), chosen)
-    grown = slopes_at(case.evidence, {which: moved}, which, units)
-    further = slopes_at(case.evidence, {which: case.point + 0.74}, which, units)
-    n = case.numeric[0][chosen]
-    rise = grown - n
-    size = np.abs(rise).max(initial=0.0)
-    straight = np.abs(further - grown - rise) <= 1e-5 * size
-    if size == 0 or not straight.all() or (np.abs(rise) < 1e-3 * size).any():
+    ours, rise = growth
+    size = np.abs(rise).max()
+    if size == 0 or (np.abs(rise) < 1e-3 * size).any():
         return []
-    ours = analytic[which][chosen] - case.analytic[0][chosen]
     counts = rise / np.where(ours == 0, np.nan, ours)
     whole = np.round(counts)
     if not (np.abs(counts - whole) <= 1e-4 * np.abs(whole)).all() or whole.min() < 2:
@@ -294,18 +308,10 @@ def _counted(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
     In a sum of squares each sample makes the gradient of a bias grow by the same. Where
     a mask leaves out some, that of an entry grows with the number that is left.
     """
-    which, moved = case.part.which, case.point + 0.37
-    analytic = analytic_at(case.evidence, {which: moved})
-    if analytic is None or len(chosen) < _TELLING:
+    growth = _growth(case, chosen) if len(chosen) >= _TELLING else None
+    if growth is None:
         return []
-    units = unit_directions(len(moved), chosen)
-    grown = slopes_at(case.evidence, {which: moved}, which, units)
-    further = slopes_at(case.evidence, {which: case.point + 0.74}, which, units)
-    rise = grown - case.numeric[0][chosen]
-    size = float(np.abs(rise).max(initial=0.0))
-    ours = analytic[which][chosen] - case.analytic[0][chosen]
-    if not np.abs(further - grown - rise).max() <= 1e-5 * size:
-        return []
+    ours, rise = growth
     whole = float(ours[0])
     if np.ptp(ours) > 1e-6 * abs(whole) or np.abs(ours).min() <= np.abs(rise).min():
         return []
@@ -339,7 +345,7 @@ def _constant(case: Case, chosen: NDArray[np.intp]) -> list[Clue]:
     if analytic is None:
         return []
     slopes = slopes_at(
-        case.evidence, {which: moved}, which, unit_directions(len(moved), chosen[:3])
+        case.evidence, {which: moved}, which, unit_vectors(len(moved), chosen[:3])
     )
     if np.allclose(slopes, case.numeric[0][chosen[:3]], rtol=1e-5, atol=1e-9):
         return []  # of straight pieces every error stays
