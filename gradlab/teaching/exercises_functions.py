@@ -135,16 +135,14 @@ def suspect(letter: str, seed: int = 0) -> tuple[Any, Any, Any]:
     return _DEALS[dealt(_BEHIND, letter, [seed, 7])]()
 
 
-def _rectifier(
-    below: float, claimed_below: float, claimed_at: float
-) -> tuple[Any, Any, Any]:
-    """Return a leaky ReLU with two of its slopes as somebody claims them."""
+def _rectifier(below: float, claimed_at: float) -> tuple[Any, Any, Any]:
+    """Return a leaky ReLU with the slopes of a plain one, and one claimed at zero."""
 
     def forward(x: Any) -> tuple[Any, Any]:
         return np.where(x > 0, x, below * x), x
 
     def backward(dout: Any, cache: Any) -> Any:
-        slope = np.where(cache > 0, 1.0, np.where(cache < 0, claimed_below, claimed_at))
+        slope = np.where(cache > 0, 1.0, np.where(cache < 0, 0.0, claimed_at))
         return (dout * slope,)
 
     return forward, backward, np.array([-1.5, 0.0, 0.4, 2.0])
@@ -176,9 +174,9 @@ def _dropout() -> tuple[Any, Any, Any]:
 
 
 _DEALS: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
-    "kink": lambda: _rectifier(0.0, 0.0, 0.0),
-    "leak": lambda: _rectifier(0.1, 0.0, 0.0),
-    "outside": lambda: _rectifier(0.0, 0.0, 2.0),
+    "kink": lambda: _rectifier(0.0, 0.0),
+    "leak": lambda: _rectifier(0.1, 0.0),
+    "outside": lambda: _rectifier(0.0, 2.0),
     "noise": _noisy,
     "new mask": _dropout,
 }

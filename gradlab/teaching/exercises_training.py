@@ -74,8 +74,8 @@ def _steps_to(model: Any, twin: Any, loss: Any) -> int | None:
 
 
 # -------------------------------------------------------------------------- lesson 8
-def _slipping_linear(*, of_input: float, of_weight: float) -> Any:
-    """Return a linear map with two of its gradients multiplied by a factor."""
+def _slipping_linear(*, of_input: float) -> Any:
+    """Return a linear map: its weight gets twice its gradient, its input a factor."""
     torch: Any = sys.modules["torch"]
 
     class Map(torch.autograd.Function):  # type: ignore[misc] # torch has no types here
@@ -87,7 +87,7 @@ def _slipping_linear(*, of_input: float, of_weight: float) -> Any:
         @staticmethod
         def backward(ctx: Any, upstream: Any) -> Any:
             x, weight = ctx.saved_tensors
-            to_weight = of_weight * upstream.T @ x
+            to_weight = 2 * upstream.T @ x
             return of_input * upstream @ weight, to_weight, upstream.sum(0)
 
     class Linear(torch.nn.Linear):  # type: ignore[misc] # torch has no types here
@@ -189,7 +189,7 @@ _PARAMETERS = tuple(f"fc{i}.{part}" for i in range(1, 6) for part in ("weight", 
 def _only_weight() -> Iterable[str]:
     """Check a network whose fc4 doubles the gradient of its weight."""
     torch: Any = sys.modules["torch"]
-    wrong = _slipping_linear(of_input=1.0, of_weight=2.0)
+    wrong = _slipping_linear(of_input=1.0)
     kinds = [wrong if i == 4 else torch.nn.Linear for i in range(1, 6)]
     return _disagreeing(kinds)
 
@@ -210,7 +210,7 @@ def _read() -> str:
     """Find the layer that explains the pattern of exercise 8.2, by trying each."""
     torch: Any = sys.modules["torch"]
     seen = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias", "fc3.weight"}
-    wrong = _slipping_linear(of_input=2.0, of_weight=2.0)
+    wrong = _slipping_linear(of_input=2.0)
     for guilty in range(1, 6):
         kinds = [wrong if i == guilty else torch.nn.Linear for i in range(1, 6)]
         if _disagreeing(kinds) == seen:

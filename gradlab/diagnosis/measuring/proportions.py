@@ -12,7 +12,14 @@ if TYPE_CHECKING:
 
     from gradlab.diagnosis.measuring.measures import Case
 
-__all__ = ["NEAR_ONE", "factor", "fraction_words", "is_written", "ratio"]
+__all__ = [
+    "NEAR_ONE",
+    "factor",
+    "factor_words",
+    "fraction_words",
+    "is_written",
+    "ratio",
+]
 
 NEAR_ONE = 5e-3  # a factor this close to one is no factor that anybody wrote
 
@@ -67,6 +74,18 @@ def fraction_words(value: float) -> str | None:
     if under > 1 and over > 12:  # 37/10 says less than 3.7
         return None
     return str(simple) if abs(float(simple) / value - 1) < _SIMPLE else None
+
+
+def factor_words(value: float) -> str:
+    """Write a factor, with the fraction that it is, if any.
+
+    Examples
+    --------
+    >>> factor_words(0.5), factor_words(2.0)
+    ('0.5 (1/2)', '2')
+    """
+    named = fraction_words(value)
+    return f"{value:.6g} ({named})" if named and "/" in named else f"{value:.6g}"
 
 
 def is_written(factor: float) -> bool:

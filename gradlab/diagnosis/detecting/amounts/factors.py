@@ -25,6 +25,7 @@ from gradlab.diagnosis.measuring.places import place_words, whole_words
 from gradlab.diagnosis.measuring.proportions import (
     NEAR_ONE,
     factor,
+    factor_words,
     fraction_words,
     is_written,
 )
@@ -210,7 +211,7 @@ def _counts(c: float) -> bool:
 def _named(case: Case, c: float, trust: float, *, whole: bool) -> list[Clue]:
     """Say what a factor means."""
     named = fraction_words(c)
-    told = f"{c:.6g}" if named is None or "/" not in named else f"{c:.6g} ({named})"
+    told = factor_words(c)
     if abs(c - 1) < NEAR_ONE:
         told, named = f"(1 {'+' if c > 1 else '-'} {abs(c - 1):.3g})", None
     place = whole_words(case) if whole else place_words(case)

@@ -1,4 +1,4 @@
-"""Detector of a transpose that is lost in a part of a Jacobian that is right else."""
+"""Detector of a transpose that is lost in a part of an otherwise right Jacobian."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import numpy as np
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.measures import Case, Clue
 from gradlab.diagnosis.measuring.places import every_entry
-from gradlab.diagnosis.measuring.proportions import fraction_words
+from gradlab.diagnosis.measuring.proportions import factor_words, fraction_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,13 +67,12 @@ def _factor(
     if apart > _SAME * float(np.abs(ours).max()):
         return []
     turned = abs(c + 1) < _SAME
-    told = f"{c:.6g}" if named is None or "/" not in named else f"{c:.6g} ({named})"
     return [
         Clue(
             BugKind.SIGN if turned else BugKind.SCALE,
             0.92,
             f"With all of {other} at zero the gradient of {case.name} is right; what "
-            f"{other} adds to it is {told} times as large as it should be, "
+            f"{other} adds to it is {factor_words(c)} times as large as it should be, "
             f"{every_entry(int(moved.sum()))} that it moves.",
             f"Look for a minus on the way through {other} to {case.name}."
             if turned

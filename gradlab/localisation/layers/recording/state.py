@@ -243,11 +243,16 @@ def enter(
         yield
     finally:
         _set_attributes(table, entry, lambda tensor: tensor)
-        for key in [key for key in table if key not in own]:
-            del table[key]
-        table.update(own)
+        _put_back(table, own)
         buffers.clear()
         buffers.update(kept)
+
+
+def _put_back(table: dict[str, Any], own: dict[str, Any]) -> None:
+    """Let a module's attributes be its own again, and no others."""
+    for key in [key for key in table if key not in own]:
+        del table[key]
+    table.update(own)
 
 
 def _set_attributes(
@@ -276,9 +281,7 @@ def kept_attributes(root: Any) -> Iterator[None]:
         yield
     finally:
         for table, own, contents in kept:
-            for key in [key for key in table if key not in own]:
-                del table[key]
-            table.update(own)
+            _put_back(table, own)
             for value in contents:
                 if isinstance(value, _Contents):
                     value.put_back()
