@@ -11,7 +11,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from gradlab.errors import GradlabError, InputTypeError, SubjectError
-from gradlab.labels import without_ours
+from gradlab.tracebacks import without_ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

@@ -1,12 +1,12 @@
-"""Names of entries: the flat index 17 of a 4 x 5 ``W1`` is ``W1[3, 2]``."""
+"""Names of entries and inputs, and the words that messages count and list them with.
+
+The flat index 17 of a 4 x 5 ``W1`` is ``W1[3, 2]``.
+"""
 
 from __future__ import annotations
 
 import math
-import os
-import re
 from fnmatch import fnmatchcase
-from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -14,24 +14,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "chosen_for",
-    "code_place",
     "entry_label",
     "few_of",
     "plural",
     "ravel",
-    "stopped_at",
     "tensor_wanted",
     "unravel",
     "with_article",
-    "without_ours",
 ]
 
 T = TypeVar("T")
-
-# Where code lives that is not the user's.
-_OTHERS = (os.path.dirname(__file__), os.path.dirname(os.__file__), "<frozen")  # noqa: PTH120
-
-_INSTALLED = re.compile("(site|dist)-packages")
 
 
 def unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
@@ -120,53 +112,6 @@ def with_article(noun: str) -> str:
     return ("an " if noun.startswith((*"aeiouAEIOU", "nd")) else "a ") + noun
 
 
-def code_place(file: str, line: int, *, folder: bool = False) -> str:
-    """Name a line of code: where a class or a function is defined.
-
-    Cells of a notebook are files with a number for a name that nobody has seen; they
-    are called cells.
-
-    Examples
-    --------
-    >>> code_place("/home/ada/model.py", 41)
-    'model.py:41'
-    >>> code_place("/tmp/ipykernel_29143/2906330316.py", 2)
-    'line 2 of a cell'
-    """
-    if not file:
-        return ""
-    plain = file.replace("\\", "/")
-    if "/ipykernel_" in plain or plain.startswith("<ipython-input"):
-        return f"line {line} of a cell"
-    return f"{file if folder else plain.rpartition('/')[2]}:{line}"
-
-
-def stopped_at(error: BaseException) -> str:
-    """Name the deepest line of the user's own code that an exception came through.
-
-    Returns
-    -------
-    str
-        As `code_place` says it, in brackets and behind a space; empty where all that it
-        came through belongs to gradlab, to Python or to an installed package.
-
-    Examples
-    --------
-    >>> try:
-    ...     {}["weight"]
-    ... except KeyError as error:
-    ...     stopped_at(error).startswith(" (<doctest")
-    True
-    """
-    place, trace = "", error.__traceback__
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not (file.startswith(_OTHERS) or _INSTALLED.search(file)):
-            place = f" ({code_place(file, trace.tb_lineno)})"
-        trace = trace.tb_next
-    return place
-
-
 def tensor_wanted(error: BaseException) -> str:
     """Say what to pass where torch was given an array; "" where that is no matter.
 
@@ -180,19 +125,6 @@ def tensor_wanted(error: BaseException) -> str:
     if str(error).endswith("must be Tensor, not numpy.ndarray"):
         return "; pass a tensor, torch.tensor(x, dtype=...)"
     return ""
-
-
-def without_ours(trace: TracebackType | None) -> TracebackType | None:
-    """Leave the lines of gradlab out of a traceback; None where no other is left."""
-    others: list[TracebackType] = []
-    while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(_OTHERS[0]):
-            others.append(trace)
-        trace = trace.tb_next
-    shown = None
-    for each in reversed(others):
-        shown = TracebackType(shown, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return shown
 
 
 def chosen_for(name: str, table: Mapping[str, T], otherwise: T) -> T:

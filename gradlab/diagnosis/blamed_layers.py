@@ -13,10 +13,11 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.diagnosis.late_hooks import late_hooks
 from gradlab.diagnosis.measuring.lengths import is_everyday
 from gradlab.diagnosis.measuring.torch_modes import CHECKPOINT, NO_GRAPH, NOT_REENTRANT
-from gradlab.labels import code_place, few_of
+from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerMistake
 from gradlab.localisation.layers.of_function import stands_for_function
 from gradlab.localisation.layers.recording.frames import owner_name
+from gradlab.tracebacks import code_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

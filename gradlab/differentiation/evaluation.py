@@ -16,8 +16,9 @@ import numpy as np
 from gradlab.differentiation.metering.timeouts import NotReturnedError
 from gradlab.differentiation.sizes.scales import failed_along, failed_with
 from gradlab.errors import GradlabError, OutputsChangedError, SubjectError
-from gradlab.labels import stopped_at, tensor_wanted
+from gradlab.labels import tensor_wanted
 from gradlab.subject.subject import is_torch_subject, output_rows, side_by_side
+from gradlab.tracebacks import stopped_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.alike import alike
-from gradlab.labels import code_place, few_of, plural
+from gradlab.labels import few_of, plural
 from gradlab.presentation.words import (
     NAME,
     WIDTH,
@@ -22,6 +22,7 @@ from gradlab.presentation.words import (
     tabulate,
     wrapped,
 )
+from gradlab.tracebacks import code_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.comparison.tolerance import default_rtol
 from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.finding import asks_nothing
-from gradlab.labels import code_place, plural
+from gradlab.labels import plural
 from gradlab.presentation.headline import headline
 from gradlab.presentation.layer_text import (
     cost_of,
@@ -22,6 +22,7 @@ from gradlab.presentation.sweep_text import sweep_headline
 from gradlab.presentation.views import moved_together, worst_curves
 from gradlab.presentation.words import duration, kind_in_words
 from gradlab.subject.subject import EPSILON
+from gradlab.tracebacks import code_place
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -6,9 +6,9 @@ import contextlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gradlab.labels import code_place
 from gradlab.subject.tensors.in_double.returning import EXITS
 from gradlab.subject.tensors.values import is_torch
+from gradlab.tracebacks import code_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,13 +20,13 @@ from gradlab.differentiation.analytic.gradients import (
     read_gradient,
 )
 from gradlab.errors import GradlabError, InputError, SubjectError
-from gradlab.labels import stopped_at
 from gradlab.subject.analytic_sides import AnalyticDefaults, Problem, Pullback
 from gradlab.subject.callables import needed_arguments
 from gradlab.subject.ending import ended, side_ended
 from gradlab.subject.state_guard import HiddenState
 from gradlab.subject.subject import is_torch_subject, output_rows
 from gradlab.subject.tree import flatten, is_mapping
+from gradlab.tracebacks import stopped_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,12 +6,12 @@ import collections
 import math
 from typing import TYPE_CHECKING, Any
 
-from gradlab.labels import stopped_at
 from gradlab.localisation.layers.variables import BackwardError, ReplayError
 from gradlab.subject.tensors.gradients.backward import with_added, without_grads
 from gradlab.subject.tensors.gradients.cotangents import is_reentrant
 from gradlab.subject.tensors.gradients.engine import run_backward
 from gradlab.subject.tensors.graph import graph_nodes
+from gradlab.tracebacks import stopped_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

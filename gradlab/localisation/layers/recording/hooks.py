@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gradlab.labels import code_place
 from gradlab.localisation.layers.products import gradients, inner
 from gradlab.localisation.layers.recording.trees import take_out
 from gradlab.subject.own_seeds import own_seed
+from gradlab.tracebacks import code_place
 
 if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.recorder import Program

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.labels import stopped_at
 from gradlab.subject.analytic_sides import Problem
 from gradlab.subject.tensors.gradients.cotangents import SLACK
 from gradlab.subject.tensors.values import dtype_name
+from gradlab.tracebacks import stopped_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

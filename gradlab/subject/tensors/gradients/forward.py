@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.labels import stopped_at
 from gradlab.subject.analytic_sides import AnalyticDefaults, Problem, Pullback
 from gradlab.subject.subject import output_rows
 from gradlab.subject.tensors.gradients.cotangents import SLACK
 from gradlab.subject.tensors.outputs import stack_of_rows, to_row
+from gradlab.tracebacks import stopped_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
