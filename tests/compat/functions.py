@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.specimens.functions import with_backward
+from tests.specimens.functions import with_backward, with_output
 
 torch = pytest.importorskip("torch")
 
@@ -14,19 +14,8 @@ def random(*shape, dtype=torch.float64, seed=0):
     return torch.randn(*shape, dtype=dtype, generator=generator).requires_grad_()
 
 
-class WrongSigmoid(torch.autograd.Function):
-    """The slip of the course: 1 + output for 1 - output."""
-
-    @staticmethod
-    def forward(ctx, x):
-        out = torch.sigmoid(x)
-        ctx.save_for_backward(out)
-        return out
-
-    @staticmethod
-    def backward(ctx, grad):
-        (out,) = ctx.saved_tensors
-        return grad * out * (1 + out)
+# The slip of the course: 1 + output for 1 - output.
+wrong_sigmoid = with_output(torch.sigmoid, lambda out, grad: grad * out * (1 + out))
 
 
 # Ignores the incoming gradient.

@@ -15,12 +15,12 @@ import pytest
 import gradlab as gl
 from gradlab.compat.torch import gradcheck, gradgradcheck
 from tests.compat.functions import (
-    WrongSigmoid,
     random,
     restless,
     tripled,
     unconjugated,
     wrong_second,
+    wrong_sigmoid,
 )
 from tests.specimens.functions import with_backward
 
@@ -66,7 +66,7 @@ def test_single_precision_is_warned_of():
 @pytest.fixture
 def failure():
     with pytest.raises(GradcheckError) as caught:
-        gradcheck(WrongSigmoid.apply, random(5), eps=1e-6, atol=1e-4)
+        gradcheck(wrong_sigmoid, random(5), eps=1e-6, atol=1e-4)
     return caught.value
 
 
@@ -150,7 +150,7 @@ def test_part_of_a_complex_output_is_named():
 def test_position_of_an_input_is_the_users():
     """Torch counts differentiable inputs; the first line counts arguments."""
     with pytest.raises(GradcheckError, match=r"input 1 \(x\)") as caught:
-        gradcheck(lambda n, x: WrongSigmoid.apply(x) * n, (2.0, random(2)))
+        gradcheck(lambda n, x: wrong_sigmoid(x) * n, (2.0, random(2)))
 
     assert "Jacobian mismatch for output 0 with respect to input 0," in str(
         caught.value
@@ -232,7 +232,7 @@ def test_fast_mode_does_not_accuse_a_large_right_function():
 
 def test_slow_mode_decides_where_fast_mode_doubts():
     """A loose atol forgives every entry by itself, as it does in slow mode."""
-    assert gradcheck(WrongSigmoid.apply, random(5), fast_mode=True, atol=10.0)
+    assert gradcheck(wrong_sigmoid, random(5), fast_mode=True, atol=10.0)
 
 
 # ------------------------------------------------------------------ no side effects

@@ -16,7 +16,6 @@ from gradlab.diagnosis.finding import BugKind
 from tests.compat.functions import (
     NoneHater,
     Presuming,
-    WrongSigmoid,
     WrongTangent,
     random,
     restless,
@@ -24,6 +23,7 @@ from tests.compat.functions import (
     tripled,
     unconjugated,
     wrong_second,
+    wrong_sigmoid,
 )
 
 torch = pytest.importorskip("torch")
@@ -51,9 +51,9 @@ CASES = {
     "an argument that is no tensor": (torch.pow, (random(3).abs() + 1, 3), {}),
     "an input without grad": (torch.mul, (random(3), torch.ones(3).double()), {}),
     "no entries": (torch.sin, random(0), {}),
-    "wrong sigmoid": (WrongSigmoid.apply, random(5), {}),
-    "wrong sigmoid, loose": (WrongSigmoid.apply, random(5), {"atol": 10.0}),
-    "wrong sigmoid, fast": (WrongSigmoid.apply, random(5), FAST),
+    "wrong sigmoid": (wrong_sigmoid, random(5), {}),
+    "wrong sigmoid, loose": (wrong_sigmoid, random(5), {"atol": 10.0}),
+    "wrong sigmoid, fast": (wrong_sigmoid, random(5), FAST),
     "upstream ignored": (tripled, random(3), {}),
     "restless": (restless, random(3), {}),
     "restless, allowed": (restless, random(3), {"nondet_tol": 1e-6}),

@@ -102,22 +102,16 @@ def test_a_tie_beside_a_kink_of_another_input(factor):
 def test_rounding_of_a_slope_that_is_zero():
     """softmin beside 1e8: what is left of p - p is 1e-17, and moves nothing."""
     torch = pytest.importorskip("torch")
+    from tests.specimens.functions import with_backward
 
     def both(x, z):
         least = torch.nn.functional.softmin(torch.sort(x).values, -1)
         return (x @ x - x @ x).abs() * x[-1] + least.sum() + z @ z
 
-    class Written(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, z):
-            ctx.save_for_backward(x, z)
-            return both(x, z)
-
-        @staticmethod
-        def backward(ctx, up):
-            with torch.enable_grad():
-                inputs = [x.detach().requires_grad_() for x in ctx.saved_tensors]
-                return torch.autograd.grad(both(*inputs), inputs, up)
+    def backward(x, z, up):
+        with torch.enable_grad():
+            inputs = [x.detach().requires_grad_(), z.detach().requires_grad_()]
+            return torch.autograd.grad(both(*inputs), inputs, up)
 
     x = torch.tensor(
         [
@@ -132,7 +126,8 @@ def test_rounding_of_a_slope_that_is_zero():
         dtype=torch.float64,
     )
     z = torch.tensor([0.22979840102102014, 0.5697705537196508], dtype=torch.float64)
-    found = gl.check(Written.apply, x.requires_grad_(), z.requires_grad_())
+    written = with_backward(both, backward)
+    found = gl.check(written, x.requires_grad_(), z.requires_grad_())
     assert found.verdict < DISAGREES
 
 

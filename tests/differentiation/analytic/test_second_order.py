@@ -172,28 +172,7 @@ def _cube(slope, backward):
     backward
         And what it hands back: of the same, and of its own incoming gradient.
     """
-
-    class Slope(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x, g):
-            ctx.save_for_backward(x, g)
-            return slope(x, g)
-
-        @staticmethod
-        def backward(ctx, gg):
-            return backward(*ctx.saved_tensors, gg)
-
-    class Cube(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x**3
-
-        @staticmethod
-        def backward(ctx, g):
-            return Slope.apply(*ctx.saved_tensors, g)
-
-    return Cube.apply
+    return with_backward(lambda x: x**3, with_backward(slope, backward))
 
 
 def test_a_first_derivative_that_is_wrong_is_named_before_the_second():

@@ -231,18 +231,11 @@ def test_standing_still_behind_a_cast_accuses_nobody(factor):
     has a slope 5 % too large, does not.
     """
     torch = pytest.importorskip("torch")
+    from tests.specimens.functions import with_output
+
     torch.manual_seed(11)
 
-    class Tanh(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            y = torch.tanh(x)
-            ctx.save_for_backward(y)
-            return y
-
-        @staticmethod
-        def backward(ctx, up):
-            return factor * up * (1 - ctx.saved_tensors[0] ** 2)
+    tanh = with_output(torch.tanh, lambda y, up: factor * up * (1 - y**2))
 
     class Rounded(torch.nn.Module):
         def __init__(self):
@@ -253,7 +246,7 @@ def test_standing_still_behind_a_cast_accuses_nobody(factor):
         def forward(self, x):
             weight, bias = self.first.weight.bfloat16(), self.first.bias.bfloat16()
             hidden = torch.nn.functional.linear(x.bfloat16(), weight, bias)
-            return self.last(Tanh.apply(hidden).to(x.dtype))
+            return self.last(tanh(hidden).to(x.dtype))
 
     x = torch.randn(3, 4, dtype=torch.float64)
     report = gl.check(Rounded().double(), x, coverage="probe")

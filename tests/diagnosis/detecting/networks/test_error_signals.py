@@ -189,6 +189,9 @@ def recurrent(slope):
     return loss_and_grads, params
 
 
+GATES = ["input", "forget", "output", "candidate"]
+
+
 def gated(wrong, state=None):
     """One step of an LSTM; the slope of gate `wrong` is taken at its input.
 
@@ -209,12 +212,11 @@ def gated(wrong, state=None):
         out = o * np.tanh(cell)
         inner = out * o * (1 - np.tanh(cell) ** 2)
         signals = (inner * g, inner * before, out * np.tanh(cell), inner * i)
-        names = ("input", "forget", "output", "candidate")
         back = np.concatenate(
             [
                 signal * slope(name, at, y)
                 for signal, name, at, y in zip(
-                    signals, names, z, (i, f, o, g), strict=True
+                    signals, GATES, z, (i, f, o, g), strict=True
                 )
             ],
             axis=1,
@@ -230,25 +232,18 @@ def gated(wrong, state=None):
     )
 
 
-@pytest.mark.parametrize("gate", ["input", "forget", "output", "candidate"])
-def test_the_slope_of_one_gate_at_its_input_is_told(gate):
-    """The units of that gate are set, and the others are left where they are."""
-    report = gl.check(*gated(gate))
+@pytest.mark.parametrize("stateful", [False, True])
+@pytest.mark.parametrize("gate", GATES)
+def test_the_slope_of_one_gate_at_its_input_is_told(gate, stateful):
+    """The units of that gate are set, and the others are left where they are.
 
-    first = report.findings[0]
-    order = ["input", "forget", "output", "candidate"].index(gate)
-    assert first.kind == BugKind.STALE_CACHE
-    assert f"units {2 * order} to {2 * order + 1}" in first.evidence
-
-
-@pytest.mark.parametrize("gate", ["input", "forget", "output", "candidate"])
-def test_the_slope_of_one_gate_is_told_beside_what_comes_in_from_the_step_before(gate):
-    """The recurrent weight is set to zero as well, or the units stand apart."""
-    state = np.random.default_rng(3).normal(size=(4, 2))
+    With a state of the step before, its weight is set to zero as well.
+    """
+    state = np.random.default_rng(3).normal(size=(4, 2)) if stateful else None
 
     first = gl.check(*gated(gate, state)).findings[0]
 
-    order = ["input", "forget", "output", "candidate"].index(gate)
+    order = GATES.index(gate)
     assert first.kind == BugKind.STALE_CACHE
     assert f"units {2 * order} to {2 * order + 1}" in first.evidence
 
