@@ -31,7 +31,7 @@ def test_random_directions_cost_what_is_said():
     torch = pytest.importorskip("torch")
     text = " ".join(README.read_text(encoding="utf-8").split())
 
-    assert "some twenty for a whole model by random directions" in text
+    assert "some twenty for a whole model along random directions" in text
     for width in (5, 200):
         model = torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.Tanh())
         x = torch.randn(4, width, dtype=torch.float64)
