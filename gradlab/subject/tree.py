@@ -164,7 +164,7 @@ def rename(
     else:
         result = [str(name) for name in names]
     if "" in result:
-        msg = f"names= gives an empty name: {result}; a gradient is told of by its name"
+        msg = f"names= gives an empty name: {result}; gradients are reported by name"
         raise InputError(msg)
     if len(result) != len(found):
         msg = (
