@@ -8,6 +8,7 @@ a figure cannot know whether the page around it is light or dark.
 
 from __future__ import annotations
 
+import abc
 import io
 import textwrap
 import threading
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DRAWING",
     "NARROW",
+    "Display",
     "figure_of",
     "headline",
     "inches",
@@ -39,7 +41,6 @@ __all__ = [
     "new_figure",
     "own_title",
     "png",
-    "show",
 ]
 
 # Callbacks of widgets draw in threads of their own, and matplotlib is not thread-safe.
@@ -241,22 +242,33 @@ def _missing(words: str, style: FontProperties) -> str:
     return "".join(c for c in words if c != "\n" and not have.get_char_index(ord(c)))
 
 
-def show(figure: Figure | None, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a notebook shows: the picture once, and a text beside it.
+class Display(abc.ABC):
+    """A figure that shows itself at the end of a cell: the picture, and its title.
 
-    A figure that pyplot knows is shown by pyplot at the end of the cell; showing it
-    here as well would show it twice.
-
-    Examples
-    --------
-    >>> sorted(show(new_figure(1, 1), "words")[0])
-    ['image/png', 'text/plain']
+    A figure that pyplot knows is shown by pyplot there; showing it here as well would
+    show it twice.
     """
-    bundle: dict[str, Any] = {"text/plain": text}
-    if figure is None or shows_words_only():
-        return bundle, {}
-    if getattr(figure.canvas, "manager", None) is not None:
-        return bundle, {}
-    width, height = figure.get_size_inches() * _SCREEN
-    size = {"width": round(float(width)), "height": round(float(height))}
-    return bundle | {"image/png": png(figure)}, {"image/png": size}
+
+    figure_: Figure
+
+    @property
+    @abc.abstractmethod
+    def title(self) -> str:
+        """What the figure says, in words."""
+
+    @abc.abstractmethod
+    def plot(self, ax: Axes | None = None) -> Display:
+        """Draw into a new figure, or into `ax`; return itself."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.title})"
+
+    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
+        if not hasattr(self, "figure_"):
+            self.plot()
+        figure, bundle = self.figure_, {"text/plain": repr(self)}
+        if shows_words_only() or getattr(figure.canvas, "manager", None) is not None:
+            return bundle, {}
+        width, height = figure.get_size_inches() * _SCREEN
+        size = {"width": round(float(width)), "height": round(float(height))}
+        return bundle | {"image/png": png(figure)}, {"image/png": size}

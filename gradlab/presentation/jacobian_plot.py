@@ -19,13 +19,13 @@ from gradlab.comparison.relative_errors import RELATIVE_FLOOR, relative_error
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.cell_numbers import MINUS, write_cells
 from gradlab.presentation.figures import (
+    Display,
     figure_of,
     headline,
     inches,
     ink,
     new_figure,
     own_title,
-    show,
 )
 from gradlab.presentation.palettes import (
     ANY_PAPER,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
     from matplotlib.colorbar import Colorbar
-    from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
     from numpy.typing import NDArray
 
@@ -94,7 +93,7 @@ def _category_of_value(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return code
 
 
-class JacobianDisplay:
+class JacobianDisplay(Display):
     """Heat maps of one block: analytic | numeric | error.
 
     Holds the numbers; `plot` draws them, as often as one likes. Every pixel shows the
@@ -133,7 +132,6 @@ class JacobianDisplay:
     'error'
     """
 
-    figure_: Figure
     ax_: Axes
     axes_: dict[str, Axes]
     picture_: Picture
@@ -389,12 +387,3 @@ class JacobianDisplay:
         }
         self.rings_ = Line2D(columns, rows, **(defaults | dict(style)))
         self.ax_.add_line(self.rings_)
-
-    # ------------------------------------------------------------------ display
-    def __repr__(self) -> str:
-        return f"JacobianDisplay({self.title})"
-
-    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        if not hasattr(self, "figure_"):
-            self.plot()
-        return show(self.figure_, repr(self))

@@ -13,13 +13,13 @@ from matplotlib.patches import ConnectionStyle, FancyArrowPatch
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.figures import (
     NARROW,
+    Display,
     figure_of,
     headline,
     inches,
     ink,
     new_figure,
     own_title,
-    show,
 )
 from gradlab.presentation.layer_text import (
     GLYPHS,
@@ -32,7 +32,6 @@ from gradlab.presentation.words import middle
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
-    from matplotlib.figure import Figure
     from matplotlib.path import Path
 
     from gradlab.localisation.layers.audited import LayerAudit, LayerRow
@@ -90,7 +89,7 @@ class _Bent(ConnectionStyle.Arc3):
         return ConnectionStyle.Arc3(min(self.rad, most)).connect(posA, posB)
 
 
-class LayersDisplay:
+class LayersDisplay(Display):
     """Layers in execution order, input at the top, each with its own error.
 
     A layer that is wrong itself is told from one that is only contaminated;
@@ -122,7 +121,6 @@ class LayersDisplay:
     [(1, 2)]
     """
 
-    figure_: Figure
     ax_: Axes
     graph_: Axes | None
     bars_: Any
@@ -280,12 +278,3 @@ class LayersDisplay:
             frameon=False,
             labelcolor=INK,
         )
-
-    # ------------------------------------------------------------------ display
-    def __repr__(self) -> str:
-        return f"LayersDisplay({self.title})"
-
-    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        if not hasattr(self, "figure_"):
-            self.plot()
-        return show(self.figure_, repr(self))

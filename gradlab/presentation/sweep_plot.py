@@ -15,13 +15,13 @@ from matplotlib.ticker import LogLocator, NullLocator
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.figures import (
     NARROW,
+    Display,
     figure_of,
     headline,
     inches,
     ink,
     new_figure,
     own_title,
-    show,
 )
 from gradlab.presentation.palettes import ANY_PAPER, INK
 from gradlab.presentation.sweep_text import sweep_headline
@@ -30,7 +30,6 @@ from gradlab.presentation.words import distinct, middle, one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from gradlab.sweeps import Sweep
 
@@ -57,7 +56,7 @@ _DASHES: tuple[Any, ...] = (
 )
 
 
-class SweepDisplay:
+class SweepDisplay(Display):
     """Error against step, one line per input, coloured by its verdict.
 
     A right gradient makes a V, a wrong one a plateau. Thin broken lines are the theory:
@@ -88,7 +87,6 @@ class SweepDisplay:
     'log'
     """
 
-    figure_: Figure
     ax_: Axes
     lines_: dict[tuple[str, str], Line2D]
     theory_: list[Line2D]
@@ -389,12 +387,3 @@ class SweepDisplay:
             self.ax_.legend(
                 handles=handles, fontsize=8, frameon=False, labelcolor=INK, loc="best"
             )
-
-    # ------------------------------------------------------------------ display
-    def __repr__(self) -> str:
-        return f"SweepDisplay({self.title})"
-
-    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        if not hasattr(self, "figure_"):
-            self.plot()
-        return show(self.figure_, repr(self))

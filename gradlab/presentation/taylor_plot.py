@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.presentation.figures import (
+    Display,
     figure_of,
     headline,
     ink,
     new_figure,
     own_title,
-    show,
 )
 from gradlab.presentation.palettes import ANY_PAPER, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
     from gradlab.properties.remainders import TaylorTest
@@ -30,7 +29,7 @@ _MARKERS = ("o", "s", "D")
 _NAMES = ("value", "gradient", "second derivative")
 
 
-class TaylorDisplay:
+class TaylorDisplay(Display):
     """Remainders of each order, and broken lines of the slope expected.
 
     Parameters
@@ -54,7 +53,6 @@ class TaylorDisplay:
     [0, 1]
     """
 
-    figure_: Figure
     ax_: Axes
     lines_: dict[int, Line2D]
     theory_: dict[int, Line2D]
@@ -130,11 +128,3 @@ class TaylorDisplay:
         ax.set_xlabel("step h, in multiples of the direction")
         ax.set_ylabel("Taylor remainder")
         ax.legend(fontsize=8, frameon=False, labelcolor=INK)
-
-    def __repr__(self) -> str:
-        return f"TaylorDisplay({self.title})"
-
-    def _repr_mimebundle_(self, **_: object) -> tuple[dict[str, Any], dict[str, Any]]:
-        if not hasattr(self, "figure_"):
-            self.plot()
-        return show(self.figure_, repr(self))

@@ -379,13 +379,10 @@ def make_cell(name: str, tensor: Any, *, dtype: Any = None) -> Cell:
     pattern = None
     source = tensor.detach()
     if getattr(source, "is_nested", False):
-        msg = f"input {name!r} is a nested tensor; pass a padded one, or a list of tensors"
+        msg = f"input {name!r} is a nested tensor; pass a padded one, or a list of them"
         raise InputTypeError(msg)
     if source.device.type == "meta":
-        msg = (
-            f"input {name!r} is on the device meta, which holds no numbers; pass a "
-            f"tensor that has values"
-        )
+        msg = f"input {name!r} is on the device meta, without values; pass a real one"
         raise InputTypeError(msg)
     if source.layout is not torch.strided:
         pattern, source = sparse_pattern(tensor, name)
