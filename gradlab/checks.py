@@ -127,7 +127,7 @@ def check(
         Any `concurrent.futures.Executor` (a pool of processes, Dask's), whose workers
         evaluate the function: worth it where one evaluation takes a millisecond or
         more. It needs cloudpickle (``pip install gradlab[distributed]``), and gives the
-        same Jacobian to the bit. A pool of processes had better not fork:
+        same Jacobian to the bit. Processes should be spawned, not forked:
         ``ProcessPoolExecutor(mp_context=get_context("spawn"))``; see
         ``tutorials/cluster.md``.
     progress

@@ -144,7 +144,7 @@ def spelt(door: Callable[_Given, _Result]) -> Callable[_Given, _Result]:
     ----------
     door
         A function whose options are keyword-only. Where it takes ``**options`` as well,
-        `handed_on` says which of them nobody knows.
+        `handed_on` says which of them are unknown.
 
     Examples
     --------

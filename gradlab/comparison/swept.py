@@ -75,7 +75,7 @@ class Swept:
     outputs
         The outputs behind the rows; may be left out where there is one row.
     excuse
-        Why what differs is right all the same, or could not be compared; "" if
+        Why what differs is right nevertheless, or could not be compared; "" if
         nothing differs, or it is wrong.
     together
         What is wrong with entries that are right at kinks each by itself; "" if

@@ -70,10 +70,10 @@ def locate_entries(
         was measured of their coordinates. Where some do not stand, the search goes on
         for errors that are larger than those.
     aside
-        By input: coordinates that somebody else looks at.
+        By input: coordinates to leave out; the caller compares them.
     kinks
-        Gets those that are right at a kink, by input: what they are together is for
-        somebody else to ask.
+        Gets those that are right at a kink, by input: the caller asks what they are
+        together.
 
     Raises
     ------

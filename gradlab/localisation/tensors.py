@@ -186,7 +186,7 @@ def probe_tensors(
     left_out
         Positions of inputs that are not compared; they are UNDECIDED.
     aside
-        By input: coordinates that somebody else looks at.
+        By input: coordinates to leave out; the caller compares them.
     spoiled
         Says which inputs have a wrong gradient handed to them, by name; asked once,
         where something disagrees. Each is measured by itself at once, and none of its

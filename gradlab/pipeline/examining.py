@@ -222,8 +222,8 @@ def _planned(subject: Subject, plan: Plan, meter: Meter) -> tuple[Coverage, Esti
 def _findings(seen: Seen, call: Call) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Look for causes; what was compared stands, whatever happens meanwhile.
 
-    Whoever asks for no causes hears all the same of a backward that is wrong although
-    its gradient agrees: that is no cause, but a verdict.
+    With ``diagnose=False`` a backward that is wrong, its gradient right, is told
+    as well: that is no cause, but a verdict.
     """
     evidence, layers = seen.evidence, call.layers
     wrong = any(map(_is_wrong, seen.comparisons))

@@ -1,4 +1,4 @@
-"""What is no mistake all the same, and what is one only together.
+"""Accusations that are taken back, and mistakes that only show together.
 
 Asked after every verdict, by a check and before a sweep alike: whatever one of them
 takes back, the other must not accuse of. A right gradient has nobody to excuse and

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VISIBLE", "describe", "show"]
 
-_SHOWN, _DRAWN = 2, 3  # entries that should be wrong; where nobody knows
+_SHOWN, _DRAWN = 2, 3  # entries: that should be wrong; drawn, where none is known
 _BESIDE = 1  # entries where nothing should
 _STEADY = 1e-2  # relative error bar over two steps
 VISIBLE = 1e-3  # relative error bar of an entry that is shown

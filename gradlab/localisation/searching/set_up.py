@@ -102,7 +102,7 @@ def set_up(
 
 
 def set_aside(bench: Bench, some: Mapping[int, NDArray[np.intp]]) -> None:
-    """Leave coordinates of some inputs where they are; somebody else looks at them."""
+    """Leave coordinates of some inputs where they are: the caller compares them."""
     for which, places in some.items():
         if len(places) == bench.subject.inputs[which].coordinates:
             bench.aside.add(which)
