@@ -1,7 +1,8 @@
-"""Run the benchmarks and write what they measured into MEASURED.md beside them.
+"""Run the benchmarks and write what they measured into CONTRIBUTING.md.
 
-``OMP_NUM_THREADS=1 python tests/benchmarks/write_table.py [script ...]`` replaces the
-sections of these scripts, or of all; what is written below a table stays.
+``OMP_NUM_THREADS=1 python tests/benchmarks/write_table.py [script ...]`` replaces what
+stands under "Measured"; scripts left out keep what they had, and so does all that is
+written below a table.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
-PAGE = HERE / "MEASURED.md"
+PAGE = HERE.parents[1] / "CONTRIBUTING.md"
 SCRIPTS = (
     "bench_gradcheck",
     "bench_dropin",
@@ -40,7 +41,7 @@ def section(name):
         f"{os.environ.get('OMP_NUM_THREADS', 'all')} thread, load "
         f"{os.getloadavg()[0]:.0f}"
     )
-    return f"## `{name}.py`\n\n{first} ({where})\n\n```text\n{done.stdout}```\n"
+    return f"### `{name}.py`\n\n{first} ({where})\n\n```text\n{done.stdout}```\n"
 
 
 def main():
@@ -50,11 +51,11 @@ def main():
         fresh = section(name)
         page = PAGE.read_text(encoding="utf-8")
         # what somebody wrote below a table stays
-        old = re.compile(rf"## `{name}\.py`\n.*?```text\n.*?```\n", re.DOTALL)
+        old = re.compile(rf"### `{name}\.py`\n.*?```text\n.*?```\n", re.DOTALL)
         if old.search(page):
             page = old.sub(lambda _, fresh=fresh: fresh, page)
         else:
-            page += f"\n{fresh}"
+            page = page.replace("\n## Release", f"\n{fresh}\n## Release", 1)
         PAGE.write_text(page, encoding="utf-8")
 
 
