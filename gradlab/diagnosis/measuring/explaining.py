@@ -21,6 +21,9 @@ __all__ = ["EVEN", "EXACT", "REST", "accounted", "by_entries", "left_over"]
 
 EXACT = 0.98  # share of the error above which an explanation is called exact
 _NOTHING = 1e-9  # relative: what is zero beside the other side
+_ROUND = (
+    1e-5  # the same of a zero itself, of which a model that is no zero leaves noise
+)
 REST = 0.1  # of the error of an entry, or of one that is right: left by a model
 EVEN = 1e-3  # the same of a factor, which is told as a number
 
@@ -85,7 +88,8 @@ def _explained(
         left = np.abs(analytic - model)
         sizes = np.abs(analytic), np.abs(numeric)
         # a zero explains 97 % of an error of which 3 % is the analytic value
-        least = np.maximum(sizes[0], _NOTHING * sizes[1])
+        nothing = np.where((analytic == 0) & (model != 0), _ROUND, _NOTHING)
+        least = np.maximum(sizes[0], nothing * sizes[1])
         size = np.minimum(np.abs(analytic - numeric), least)
         noise = np.where(wrong, np.minimum(slack, size / 4), slack)
         size = np.where(wrong, size, np.maximum(*sizes))

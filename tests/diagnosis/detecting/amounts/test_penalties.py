@@ -282,3 +282,21 @@ def test_a_decay_of_rows_that_the_loss_does_not_look_up_is_a_penalty(rng):
         return slope + 0.2 * table
 
     assert gl.check(loss, table, grad=grad).diagnosis == "regularization"
+
+
+def test_a_penalty_left_out_of_a_layer_with_a_dead_unit(rng):
+    """Where data leave no gradient the analytic side is zero, and the penalty all."""
+    hidden, y = rng.uniform(0, 2, (4, 12)), rng.integers(0, 2, (1, 12))
+    hidden[2] = 0
+
+    def loss_and_grads(p):
+        a = 1 / (1 + np.exp(-p["W3"] @ hidden - p["b3"]))
+        data = -(y * np.log(a) + (1 - y) * np.log(1 - a)).mean()
+        back = (a - y) / 12
+        grads = {"W3": back @ hidden.T, "b3": back.sum(axis=1, keepdims=True)}
+        return data + 0.05 * (p["W3"] ** 2).sum(), grads
+
+    params = {"W3": rng.normal(size=(1, 4)) / 2, "b3": np.zeros((1, 1))}
+    report = gl.check(loss_and_grads, params)
+
+    assert report.diagnosis == "regularization"
