@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
 from gradlab.diagnosis.measuring.layer_shapes import layer_of
+from gradlab.diagnosis.measuring.lookups import overwritten
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue
 from gradlab.diagnosis.measuring.moving import stays
 from gradlab.diagnosis.measuring.places import place_words
@@ -32,6 +33,7 @@ __all__ = [
 
 _SUMMED = 3  # entries of which a sum does not vanish by chance
 _PARTS = 10  # of a unit, that slopes of straight pieces are multiples of
+_ELSE = (BugKind.WRONG_AXIS, BugKind.WRONG_DERIVATIVE)  # that breaks a sum
 _CLOSE = 1e-4  # relative slack of factors and constants that are recognised
 
 
@@ -139,7 +141,7 @@ def broken_sums(case: Case) -> list[Clue]:
             f"Add the term of {case.name} that is common to the whole axis {axis}: the "
             f"sum in a softmax, the mean in a normalisation, the true class in a "
             f"margin.",
-            () if lost else (BugKind.WRONG_AXIS, BugKind.WRONG_DERIVATIVE),
+            () if lost else (*overwritten(case), *_ELSE),
         )
     ]
 
@@ -166,7 +168,7 @@ def _beside_a_penalty(
             f"missing, or runs along another axis, or has another weight.",
             f"Add the term of the data part that is common to the whole axis {axis}: "
             f"the true class in a margin, the sum in a softmax.",
-            (BugKind.WRONG_AXIS, BugKind.WRONG_DERIVATIVE),
+            _ELSE,
         )
     ]
 
@@ -193,7 +195,7 @@ def _broken_blocks(
             f"another weight.",
             f"Add the term of {case.name} that is common to all entries along these "
             f"axes, such as the mean in a normalisation.",
-            (BugKind.WRONG_AXIS, BugKind.WRONG_DERIVATIVE),
+            _ELSE,
         )
     ]
 

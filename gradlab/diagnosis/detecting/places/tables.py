@@ -7,20 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.diagnosis.finding import BugKind
-from gradlab.diagnosis.measuring.held import held_arrays
+from gradlab.diagnosis.measuring.lookups import counted, is_table, lined_up
 from gradlab.diagnosis.measuring.measures import EXACT, Case, Clue, reaches
 from gradlab.diagnosis.measuring.moving import slopes_at
 from gradlab.diagnosis.measuring.places import index_words
 from gradlab.subject.subject import unit_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
 __all__ = ["every_row_repeated", "named_rows", "repeated_rows"]
 
-_LARGE = 1_000_000  # indices beyond which an array is not counted
 _SUSPECTED = 0.52  # trust in what nothing speaks against
 _FEWEST = 4  # rows of which some are wrong by an index and by no accident
 _ASKED = 2  # entries whose slopes have to stay
@@ -30,36 +27,43 @@ _SAME = 1e-5  # relative: a slope that has stayed
 def repeated_rows(case: Case) -> list[Clue]:
     """Detect a table that is wrong in just those rows that are looked up repeatedly.
 
-    ``g[ids] += d`` adds once to each row, however often its index stands in `ids`.
+    ``g[ids] += d`` adds once to each row, however often its index stands in `ids`. So
+    it is of columns, and ``g[:, ids] += d``.
     """
-    shape = case.variable.shape
-    if not _is_table(case):
+    if not is_table(case):
         return []
-    wrong = _lines(case, case.wrong)
-    moves = _lines(case, ~case.numeric_zero)
-    for name, ids in _indices(case):
-        if ids.min() < 0 or ids.max() >= shape[0]:
-            continue
-        counts = np.bincount(ids, minlength=shape[0])
+    for axis, noun in lined_up(case):
+        if clues := _repeated(case, axis, noun):
+            return clues
+    return []
+
+
+def _repeated(case: Case, axis: int, noun: str) -> list[Clue]:
+    shape = case.variable.shape
+    wrong = _lines(case, case.wrong, axis)
+    moves = _lines(case, ~case.numeric_zero, axis)
+    for name, counts in counted(case, shape[axis]):
         several, once = (counts > 1) & moves, (counts == 1) & moves
         if not once.any() or not np.array_equal(wrong, several):
             continue
         rows = np.flatnonzero(several).tolist()
-        words = index_words(rows, shape[0], "row") or f"{len(rows)} rows"
+        words = index_words(rows, shape[axis], noun) or f"{len(rows)} {noun}s"
         called = f"`{name}`" if name else "an array of indices that it uses"
-        uses = np.maximum(counts, 1).repeat(case.variable.size // shape[0])
-        one = case.share(case.numeric / uses) > EXACT
+        uses = np.maximum(counts, 1).reshape(
+            np.where(np.arange(len(shape)) == axis, -1, 1)
+        )
+        one = case.share(case.numeric / np.broadcast_to(uses, shape).ravel()) > EXACT
         part = ", and hold the gradient of one of these uses" if one else ""
         trust = 0.9 if int(once.sum()) + len(rows) > 3 else 0.7
         return [
             Clue(
                 BugKind.LOST_ACCUMULATION,
                 0.95 if one else trust,
-                f"{case.name} is wrong in just those rows whose index stands more than "
-                f"once in {called} ({words}){part}; rows that are looked up once are "
-                f"right.",
+                f"{case.name} is wrong in just those {noun}s whose index stands more "
+                f"than once in {called} ({words}){part}; {noun}s that are looked up "
+                f"once are right.",
                 f"Use np.add.at (index_add_ in torch): an indexed assignment, and += "
-                f"as well, writes each row of the gradient of {case.name} once.",
+                f"as well, writes each {noun} of the gradient of {case.name} once.",
             )
         ]
     return []
@@ -70,14 +74,12 @@ def named_rows(case: Case) -> list[Clue]:
 
     Its other rows have a gradient as well, of another use: scores of all words, say.
     """
-    if not _is_table(case) or not case.scalar or case.variable.shape[0] < _FEWEST:
+    if not is_table(case) or not case.scalar or case.variable.shape[0] < _FEWEST:
         return []
     length = case.variable.shape[0]
     wrong, moves = _lines(case, case.wrong), _lines(case, ~case.numeric_zero)
-    for name, ids in _indices(case):
-        if ids.min() < 0 or ids.max() >= length:
-            continue
-        there = np.bincount(ids, minlength=length) > 0
+    for name, counts in counted(case, length):
+        there = counts > 0
         if wrong.sum() < 2 or not np.array_equal(wrong, there):
             continue
         if not (moves & ~there).any():
@@ -105,16 +107,13 @@ def every_row_repeated(case: Case) -> list[Clue]:
 
     None is right beside them, so that this is no more than a doubt.
     """
-    if not _is_table(case) or not case.scalar:
+    if not is_table(case) or not case.scalar:
         return []
     length = case.variable.shape[0]
     moves = _lines(case, ~case.numeric_zero)
     if length < 2 or not np.array_equal(_lines(case, case.wrong), moves):
         return []
-    for name, ids in _indices(case):
-        if ids.min() < 0 or ids.max() >= length:
-            continue
-        counts = np.bincount(ids, minlength=length)
+    for name, counts in counted(case, length):
         if np.array_equal(counts > 1, moves) and _rows_apart(case):
             called = f"`{name}`" if name else "an array of indices that it uses"
             return [
@@ -128,13 +127,6 @@ def every_row_repeated(case: Case) -> list[Clue]:
                 )
             ]
     return []
-
-
-def _is_table(case: Case) -> bool:
-    """Whether an input has rows all of which are there."""
-    variable = case.variable
-    plain = variable.support is None and not variable.is_complex
-    return bool(variable.shape) and plain and case.part.complete
 
 
 def _rows_apart(case: Case) -> bool:
@@ -154,21 +146,7 @@ def _rows_apart(case: Case) -> bool:
     return True
 
 
-def _lines(case: Case, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _lines(case: Case, mask: NDArray[np.bool_], axis: int = 0) -> NDArray[np.bool_]:
     """Rows of the input in which anything is true, for any output."""
-    touched = reaches(mask, 0).reshape(case.variable.shape[0], -1)
-    return reaches(touched, 1)
-
-
-def _indices(case: Case) -> Iterator[tuple[str, NDArray[np.intp]]]:
-    """Arrays of whole numbers that the function holds, flat."""
-    for name, held in held_arrays(case.evidence.subject):
-        if "int" not in str(getattr(held.value, "dtype", "")):
-            continue
-        if not 1 < int(np.prod(held.shape)) <= _LARGE:
-            continue
-        try:
-            ids = np.asarray(held.value).reshape(-1).astype(np.intp)
-        except (TypeError, ValueError, RuntimeError):  # on another device, say
-            continue
-        yield name, ids
+    touched = np.moveaxis(reaches(mask, 0).reshape(case.variable.shape), axis, 0)
+    return reaches(touched.reshape(len(touched), -1), 1)

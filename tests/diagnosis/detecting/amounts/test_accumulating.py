@@ -270,3 +270,58 @@ def test_a_table_that_is_used_twice_lacks_its_rows_of_one_use(rng, tied):
     if tied:
         assert report.diagnosis == "missing_term"
         assert "rows whose index stands in `ids`" in report.findings[0].evidence
+
+
+def scores_of_symbols(ids, slip):
+    """Log-probabilities of symbols, summed up, columns of B being looked up."""
+
+    def loss_and_grads(p):
+        q = np.exp(p["B"])
+        q /= q.sum(axis=1, keepdims=True)
+        parts = -(p["w"][:, None] * np.ones(len(ids)))
+        grad = np.zeros_like(q)
+        if slip:
+            grad[:, ids] = parts
+        else:
+            np.add.at(grad.T, ids, parts.T)
+        grad += q * p["w"][:, None] * len(ids)
+        loss = -(p["w"] @ np.log(q[:, ids])).sum()
+        return loss, {"B": grad, "w": -np.log(q[:, ids]).sum(axis=1)}
+
+    rng = np.random.default_rng(3)
+    return loss_and_grads, {"B": rng.normal(size=(3, 4)), "w": rng.uniform(1, 2, 3)}
+
+
+def test_columns_that_are_written_once_are_told_as_rows_are():
+    """The emissions of a hidden Markov model are looked up by columns."""
+    ids = np.array([2, 0, 3, 3, 1, 0, 2, 0, 2])
+
+    report = gl.check(*scores_of_symbols(ids, slip=True))
+
+    assert gl.check(*scores_of_symbols(ids, slip=False)).ok
+    assert report.diagnosis == "lost_accumulation"
+    assert "columns whose index stands more than once in `ids`" in (
+        report.findings[0].evidence
+    )
+
+
+def test_a_sum_that_is_broken_where_all_rows_are_written_once_leaves_that_open():
+    """Behind a centring an embedding's gradient sums to zero; so does no part of it."""
+    ids = np.array([[0, 1], [2, 1], [0, 2], [3, 3], [1, 0]])
+    x = np.random.default_rng(4).normal(size=(4, 3))
+    w = np.arange(1.0, 7.0)
+
+    def forward(table):
+        rows = table[ids].reshape(5, 6)
+        return np.tanh((rows - rows.mean(axis=0)) * w)
+
+    def grad(table):
+        out = forward(table)
+        back = 2 * out * (1 - out**2) * w
+        result = np.zeros_like(table)
+        result[ids] = (back - back.mean(axis=0)).reshape(5, 2, 3)
+        return result
+
+    finding = gl.check(lambda t: (forward(t) ** 2).sum(), x, grad=grad).findings[0]
+
+    assert "lost_accumulation" in (finding.kind, *finding.doubts)
