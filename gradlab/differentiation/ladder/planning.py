@@ -28,6 +28,7 @@ _FINE = 1e-8  # relative bar that will do where the slope is small beside the ro
 _LONG = (1.5, 2 / 3, 4 / 3, 5 / 3)
 _TOLD = 0.01  # relative bar: five of a wider one are hardly told from no slope
 _PATIENCE = 0.7  # a bar not better than this after four rounds will not get better
+_STILL = 6  # powers of two beyond the scale of a coordinate, where no climb goes on
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -170,6 +171,17 @@ def _excused(
     return np.asarray(done & (share <= _SIMILAR * usual) & (relative <= _FINE))
 
 
+def _settled_still(estimate: Estimate, rungs: np.ndarray) -> np.ndarray:
+    """Say which outputs no step has moved, beside some that move, (C, m).
+
+    Their bar is no share of their slope, of zero, so that they would ask for rungs that
+    are not to be had, in place of those that the others need.
+    """
+    high = rungs[estimate.top, np.arange(rungs.shape[1])[:, None]]
+    still = (estimate.value == 0) & (high <= -_STILL)
+    return np.asarray(still & ~still.all(axis=1, keepdims=True))
+
+
 def _needy(now: Situation, settings: AdaptiveSettings, done: np.ndarray) -> _Needy:
     """Pick the output of each coordinate with the worst bar that is not done."""
     estimate, ladder = now.estimate, now.ladder
@@ -177,7 +189,7 @@ def _needy(now: Situation, settings: AdaptiveSettings, done: np.ndarray) -> _Nee
     columns = np.arange(last.size)
     relative = _relative_bars(estimate, ladder.base)
     relative = np.where(_excused(estimate, relative, settings), 0.0, relative)
-    relative = np.where(done, 0.0, relative)
+    relative = np.where(done | _settled_still(estimate, rungs), 0.0, relative)
     which = relative.argmax(axis=1)
 
     def at(array: np.ndarray) -> np.ndarray:
@@ -215,7 +227,7 @@ def _up(now: Situation, needy: _Needy, settings: AdaptiveSettings) -> np.ndarray
     climb = np.where(needy.shaky, np.maximum(climb, -3), climb)
     # where f does not move at all: to the scale of the coordinate, and a little beyond
     still = np.where(high > 0, np.maximum(high - 6, 0), high - 6)
-    climb = np.where(needy.frozen, np.where(high > -6, still, np.nan), climb)
+    climb = np.where(needy.frozen, np.where(high > -_STILL, still, np.nan), climb)
     climb = np.maximum(climb, -settings.farthest)
     climb = np.where(climb < high, climb, np.nan)
     stop = np.minimum(needy.top + 1, needy.last)

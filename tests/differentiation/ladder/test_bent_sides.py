@@ -87,3 +87,15 @@ def test_the_knee_beside_the_point(offset):
     found = gl.numeric_jacobian(f, np.zeros(1))
 
     assert abs(found.value[0] - 1) <= 5 * found.error[0]
+
+
+@pytest.mark.parametrize("strength", [0.05, 0.3, 0.7])
+def test_beside_an_output_that_stays(strength):
+    """One that no step moves takes no rungs from one with sides of their own."""
+
+    def f(x):
+        return np.sin(x) + strength * np.maximum(x, 0) ** 2 + 2.0
+
+    found = gl.numeric_jacobian(f, np.array([0.0, 0.7]))
+
+    assert abs(found.value[0, 0] - 1) <= 5 * found.error[0, 0] < 1e-8
