@@ -235,7 +235,8 @@ def _hidden_noise(evidence: Evidence, part: Part) -> bool:
     if not noisy.any() and _clearly_narrow(part):
         return False
     torn = (part.kinds == Smoothness.KINK.value) | (part.kinds == Smoothness.JUMP.value)
-    whole = np.isfinite(part.error) & ~torn
+    # the zeros beside a diagonal are quiet, whatever rounds on it
+    whole = np.isfinite(part.error) & ~torn & (part.numeric != 0)
     bars = part.error[whole]
     size = _largest(part.numeric)
     if size == 0 or not bars.size or _is_all_bar(part, size, float(bars.max())):
@@ -275,7 +276,7 @@ def _clearly_narrow(part: Part) -> bool:
     if not 0 < size < np.inf:
         return False
     wide = ~(part.error <= _SINGLE * size)  # with those that are not finite: at most
-    return bool(2 * np.count_nonzero(wide) < wide.size)
+    return bool(2 * np.count_nonzero(wide) < np.count_nonzero(numeric))
 
 
 def _mostly_narrow(pattern: Pattern) -> bool:
