@@ -63,6 +63,7 @@ class _Needy:
     """The output of each coordinate that most needs work; all arrays (C,)."""
 
     relative: np.ndarray  # its relative error bar
+    moving: np.ndarray  # the largest of those of outputs that move
     bottom: np.ndarray  # indices of the run it rests on
     top: np.ndarray
     low: np.ndarray  # their exponents
@@ -171,15 +172,20 @@ def _excused(
     return np.asarray(done & (share <= _SIMILAR * usual) & (relative <= _FINE))
 
 
+def _still(estimate: Estimate) -> np.ndarray:
+    """Say which outputs no step has moved, beside some that move, (C, m)."""
+    still = estimate.value == 0
+    return np.asarray(still & ~still.all(axis=1, keepdims=True))
+
+
 def _settled_still(estimate: Estimate, rungs: np.ndarray) -> np.ndarray:
-    """Say which outputs no step has moved, beside some that move, (C, m).
+    """Say which of these no longer step will move, (C, m).
 
     Their bar is no share of their slope, of zero, so that they would ask for rungs that
     are not to be had, in place of those that the others need.
     """
     high = rungs[estimate.top, np.arange(rungs.shape[1])[:, None]]
-    still = (estimate.value == 0) & (high <= -_STILL)
-    return np.asarray(still & ~still.all(axis=1, keepdims=True))
+    return np.asarray(_still(estimate) & (high <= -_STILL))
 
 
 def _needy(now: Situation, settings: AdaptiveSettings, done: np.ndarray) -> _Needy:
@@ -205,6 +211,7 @@ def _needy(now: Situation, settings: AdaptiveSettings, done: np.ndarray) -> _Nee
     truncated &= ~((bottom == top) & (bottom > 0) & shaken)
     return _Needy(
         relative=relative.max(axis=1),
+        moving=np.where(_still(estimate), 0.0, relative).max(axis=1),
         bottom=bottom,
         top=top,
         low=rungs[bottom, columns],
@@ -255,7 +262,7 @@ def _urgent(now: Situation, needy: _Needy) -> np.ndarray:
     """Return the rung that settles a doubt, nan where there is none."""
     rungs, estimate = now.ladder.rungs, now.estimate
     smallest = rungs[0]
-    doubt = _doubts(now, needy.relative[:, None])
+    doubt = _doubts(now, needy.moving[:, None])
     dive = np.minimum(smallest + now.stride, now.limit)
     urgent = np.where(doubt.any(axis=1) & (dive > smallest), dive, np.nan)
     # a rung is missing between a fine slope and the strays above it
