@@ -21,9 +21,7 @@ __all__ = ["EVEN", "EXACT", "REST", "accounted", "by_entries", "left_over"]
 
 EXACT = 0.98  # share of the error above which an explanation is called exact
 _NOTHING = 1e-9  # relative: what is zero beside the other side
-_ROUND = (
-    1e-5  # the same of a zero itself, of which a model that is no zero leaves noise
-)
+_ROUND = 1e-5  # the same of a zero, of which a model that is no zero leaves noise
 REST = 0.1  # of the error of an entry, or of one that is right: left by a model
 EVEN = 1e-3  # the same of a factor, which is told as a number
 
