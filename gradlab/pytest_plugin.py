@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from pathlib import Path
 
     from gradlab.report import Report
@@ -124,8 +124,14 @@ def _asserted(failure: pytest.ExceptionInfo[BaseException]) -> list[str]:
 
 def _results(value: Any) -> Iterator[Any]:
     """Yield the results of gradlab in a value: itself, or the members of a list."""
-    inside = dict.values(value) if isinstance(value, dict) else value
-    for each in inside if isinstance(value, dict | list | tuple) else [value]:
+    inside: Iterable[Any] = [value]
+    if isinstance(value, dict):  # not by methods of a class of its own
+        inside = dict.values(value)
+    elif isinstance(value, list):
+        inside = list.__iter__(value)
+    elif isinstance(value, tuple):
+        inside = tuple.__iter__(value)
+    for each in inside:
         if type(each).__module__.startswith("gradlab.") and "\n" in repr(each):
             yield each
 

@@ -60,6 +60,14 @@ def test_printed():
     report = checked(1)
     assert report, str(report)
 
+class Refusing(list):
+    def __iter__(self):
+        raise NotImplementedError
+
+def test_beside_a_list_that_refuses():
+    refusing, report = Refusing([1]), checked(8)
+    assert report.ok and refusing
+
 def test_of_something_else():
     report = checked(1)
     assert 3 == 4
@@ -97,7 +105,7 @@ def _installed():
 
 def test_right_gradients_pass_and_wrong_ones_fail(session):
     """And the report is handed back."""
-    assert "9 failed, 2 passed" in session
+    assert "10 failed, 2 passed" in session
 
 
 def test_failure_names_entry_cause_and_page(session):
@@ -156,6 +164,13 @@ def test_of_several_reports_those_that_fail_are_told(session):
     (story,) = _told(session, "test_several")[1]
 
     assert "analytic = 3 x numeric" in story
+
+
+def test_a_list_that_cannot_be_read_hides_no_report(session):
+    """Such a class of lists beside a report stopped the whole session."""
+    (story,) = _told(session, "test_beside_a_list_that_refuses")[1]
+
+    assert "analytic = 4 x numeric" in story
 
 
 def test_a_report_is_not_told_twice(session):

@@ -221,3 +221,45 @@ def test_parameters_of_a_loss_are_no_business_of_the_model(dtype):
     assert gl.blame(model, x, loss=loss).ok
     wrong = torch.nn.Sequential(model, Wrong().to(dtype))
     assert gl.blame(wrong, x, loss=loss).culprits == ("1",)
+
+
+class Quadrature(torch.autograd.Function):
+    """Reads by a closure what it gets as an input, too, as integrators do."""
+
+    @staticmethod
+    def forward(ctx, f, phi):
+        ctx.f = f
+        ctx.save_for_backward(phi)
+        return f(1.0) + f(2.0)
+
+    @staticmethod
+    def backward(ctx, up):
+        (phi,) = ctx.saved_tensors
+        with torch.enable_grad():
+            area = ctx.f(1.0) + ctx.f(2.0)
+        return None, *torch.autograd.grad(area, phi, up, retain_graph=True)
+
+
+class Integrated(torch.nn.Module):
+    """Hands a Function a tensor by a closure and by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(3, 2)
+
+    def forward(self, x):
+        phi = self.layer(x).exp()
+        return Quadrature.apply(lambda t: (t * phi).sin(), phi)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_a_backward_that_ran_is_not_accused_of_raising(dtype):
+    """Run by itself it got another tensor than its closure: zuko's quadrature."""
+    torch.manual_seed(0)
+    model, x = Integrated().to(dtype), torch.randn(4, 3, dtype=dtype)
+    audit = gl.blame(model, x)
+
+    assert not audit.culprits
+    assert audit.verdict == gl.Verdict.UNDECIDED
+    assert "not have been used in the graph" in str(audit)
+    assert gl.check(model, x).verdict == gl.Verdict.AGREES

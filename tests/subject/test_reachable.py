@@ -115,3 +115,39 @@ def test_modules_of_libraries_are_not_entered():
         fn()
 
     assert sys.modules.pop("a module of a test") is HELPERS
+
+
+class Counted(tuple):
+    """A tuple that refuses to be counted, as irreducible representations of e3nn do."""
+
+    __slots__ = ()
+
+    def __len__(self):
+        raise NotImplementedError
+
+
+class Doubled(list):
+    """A list that iterates over something else than what is in it."""
+
+    def __len__(self):
+        return 2 * super().__len__()
+
+    def __iter__(self):
+        raise NotImplementedError
+
+
+def test_containers_of_a_class_of_its_own_are_read_by_what_is_in_them():
+    held, weights = Doubled([np.ones(2), 3.0]), np.ones(3)
+    also = Counted([weights])
+
+    def fn():
+        weights[0] = 7.0
+        list.__setitem__(held, 1, 4.0)
+        list.__getitem__(held, 0)[1] = 5.0
+        return also
+
+    with StateGuard(fn):
+        fn()
+    assert weights[0] == 1.0
+    assert list.__getitem__(held, 1) == 3.0
+    assert list.__getitem__(held, 0)[1] == 1.0

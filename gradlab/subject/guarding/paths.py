@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import sys
 import types
@@ -15,6 +16,7 @@ __all__ = [
     "Path",
     "is_module",
     "is_parameter",
+    "items_of",
     "namespace_of",
     "path_text",
     "root_names",
@@ -102,6 +104,18 @@ def slots_of(kind: type) -> tuple[types.MemberDescriptorType, ...]:
         for member in base.__dict__.values()
         if isinstance(member, types.MemberDescriptorType)
     )
+
+
+def items_of(value: Any) -> tuple[Any, ...]:
+    """Items of a list, tuple, set or deque, by no method of a class of its own.
+
+    Such a class may iterate over something else, or refuse to be counted.
+    """
+    kinds: tuple[Any, ...] = (tuple, list, set, frozenset, collections.deque)
+    for kind in kinds:
+        if isinstance(value, kind):
+            return tuple(kind.__iter__(value))
+    return tuple(value)
 
 
 def is_module(kind: type) -> bool:

@@ -33,6 +33,7 @@ from gradlab.subject.guarding.paths import (
     Path,
     is_module,
     is_parameter,
+    items_of,
     namespace_of,
     root_names,
     slots_of,
@@ -178,10 +179,11 @@ class _Walk:
     def _sequence(self, value: Any, path: Path, depth: int) -> None:
         if not isinstance(value, (tuple, frozenset)):
             self.found.containers.append(Found(value, path))
+        items = items_of(value)
         if id(value) in self.found.foreign:
-            self._mark_foreign(value)
+            self._mark_foreign(items)
         fields: tuple[str, ...] = getattr(type(value), "_fields", ())  # named tuple
-        for index, item in enumerate(self._first(path, tuple(value), depth)):
+        for index, item in enumerate(self._first(path, items, depth)):
             if type(item) not in LEAF_TYPES:
                 named = index < len(fields)
                 step = ("attr", fields[index]) if named else ("item", index)

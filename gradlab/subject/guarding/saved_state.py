@@ -13,7 +13,7 @@ import dataclasses
 import operator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gradlab.subject.guarding.paths import Path, path_text
+from gradlab.subject.guarding.paths import Path, items_of, path_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -231,32 +231,31 @@ class SavedSequence:
 
     def __init__(self, found: Found) -> None:
         self._found = found
-        self._items = tuple(found.value)
+        self._items = items_of(found.value)
 
     def _intact(self) -> bool:
-        value = self._found.value
-        if isinstance(value, set):
-            return len(value) == len(self._items) and set(map(id, value)) == set(
-                map(id, self._items)
-            )
-        return _identical(tuple(value), self._items)
+        now = items_of(self._found.value)
+        if isinstance(self._found.value, set):
+            same_number = len(now) == len(self._items)
+            return same_number and set(map(id, now)) == set(map(id, self._items))
+        return _identical(now, self._items)
 
     def changes(self) -> Iterator[Change]:
         """Yield what differs, see `Saved`."""
         value, path = self._found
         if self._intact():
             return
-        if isinstance(value, set) or not _all_same(tuple(value), self._items):
+        if isinstance(value, set) or not _all_same(items_of(value), self._items):
             yield Change("container", path_text(path))
 
     def _is_log(self) -> bool:
         """Whether items were only added at the end, or counted up where they are."""
-        value, items = self._found.value, self._items
-        if isinstance(value, set):
-            return set(map(id, items)) <= set(map(id, value))
-        return len(value) >= len(items) and all(
+        there, items = items_of(self._found.value), self._items
+        if isinstance(self._found.value, set):
+            return set(map(id, items)) <= set(map(id, there))
+        return len(there) >= len(items) and all(
             now is then or _is_tally(now, then)
-            for now, then in zip(value, items, strict=False)
+            for now, then in zip(there, items, strict=False)
         )
 
     def restore(self, *, keep_tallies: bool = False) -> None:

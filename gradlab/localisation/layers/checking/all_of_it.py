@@ -12,6 +12,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.localisation.layers.products import gradients
+from gradlab.localisation.layers.recording.frames import walk
 from gradlab.localisation.layers.recording.owners import standing_in
 from gradlab.localisation.layers.recording.record import run_with_sums
 from gradlab.localisation.layers.replaying.directions import Direction
@@ -47,13 +48,14 @@ def may_be_right(
     wrong
         Calls in it.
     names
-        Of parameters behind them; others are left out.
+        Of parameters behind them; others are left out where there are any.
     """
     import torch
 
-    if program.known_wrong or not wrong or not all(_is_odd(*pair) for pair in wrong):
+    if program.known_wrong or not wrong or not _only_odd(wrong):
         return False
-    chosen = [p for p in _parameters(program) if program.owners.name(p) in names]
+    every = _parameters(program)
+    chosen = [p for p in every if program.owners.name(p) in names] or every
     if not chosen:
         return False
     try:
@@ -66,14 +68,32 @@ def may_be_right(
         return False
 
 
+def _only_odd(wrong: Sequence[tuple[Frame, CallOutcome]]) -> bool:
+    """Whether all that is wrong are odd Functions, and modules that call some Function.
+
+    The own code of a module is run with all calls cut out of it. Where a solver ends
+    in a Function that differentiates it as a whole, that code follows the steps of the
+    solver, and finds no gradient there, or others than the Function hands on.
+    """
+    if any(outcome.raised or outcome.hook for _, outcome in wrong):
+        return False
+    return all(
+        _is_odd(frame, outcome) or any(map(_is_reached, walk(frame.children)))
+        for frame, outcome in wrong
+    )
+
+
+def _is_reached(frame: Frame) -> bool:
+    return frame.kind == "function" and frame.reached
+
+
 def _is_odd(frame: Frame, outcome: CallOutcome) -> bool:
     """Whether a Function is wrong by no factor, and the loss depends on its backward.
 
     What the forward itself differentiates (a force) is right by a wrong Function too.
     """
     known = outcome.character is not None and outcome.character.kind != "unknown"
-    simple = known or outcome.raised or outcome.hook
-    return frame.kind == "function" and frame.reached and not simple
+    return _is_reached(frame) and not known
 
 
 def _parameters(program: Program) -> list[Any]:

@@ -40,7 +40,8 @@ def failed_backward(piece: Piece, message: str, raised: str) -> CallOutcome:
     if OVERWRITTEN in message and _alike(message, raised):
         message += _overwriting(piece.frame)
         return _wrong(piece, message, Character("stale_cache", "", 0.9))
-    if piece.frame.kind == "function" or _alike(message, raised):
+    ran = piece.frame.reached and not raised
+    if (piece.frame.kind == "function" and not ran) or _alike(message, raised):
         return _wrong(piece, message, Character("unknown", "", 0.5))
     # the model's own run did not raise: it may be the replay that cannot
     told = f"its backward raised {message}"
