@@ -182,3 +182,47 @@ def test_probes_see_the_same(dtype, factor, monkeypatch):
     )
 
     assert set(found.table["input"]) == (set() if factor == 1 else {"x"})
+
+
+class Filled(torch.autograd.Function):
+    """A product by columns, written into room in float32; its backward may slip."""
+
+    @staticmethod
+    def forward(ctx, x, make, slip):
+        ctx.save_for_backward(x)
+        ctx.slip = slip
+        out = make(x)
+        for k in range(x.shape[1]):
+            out[:, k] = x[:, k] * x[:, 0]
+        return out
+
+    @staticmethod
+    def backward(ctx, up):
+        (x,) = ctx.saved_tensors
+        grad = up * x[:, :1]
+        grad[:, 0] += (up * x).sum(1)
+        return ctx.slip * grad.to(x.dtype), None, None
+
+
+ROOMS = {
+    "zeros": lambda x: torch.zeros(*x.shape, dtype=torch.float32),
+    "empty": lambda x: torch.empty(x.shape, dtype=torch.float),
+    "new_ones": lambda x: x.new_ones(x.shape, dtype=torch.float),
+    "zeros_like": lambda x: torch.zeros_like(x, dtype=torch.float32),
+}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_room_made_in_single_precision_rounds_nothing(room):
+    """What is written there was followed by steps for float32, with bars of 1e-4."""
+    x = values(torch.float64, 3, 2)
+    report = gl.check(lambda x: Filled.apply(x, ROOMS[room], 1.0), x)
+
+    assert report.verdict == gl.Verdict.AGREES
+    assert report["x"].numeric_error.max() < 1e-8
+
+
+def test_what_is_written_to_such_room_wrongly_is_found():
+    x = values(torch.float64, 2, 2)
+    slipped = lambda x: Filled.apply(x, ROOMS["zeros"], 1.0003)  # noqa: E731
+    assert gl.check(slipped, x, diagnose=False).verdict == gl.Verdict.DISAGREES

@@ -5,6 +5,8 @@ literally in a copy of the model in float64 it would narrow. A cast to a type th
 every number of every input is no statement about precision, and the copy goes on in
 float64. A cast to less is one, and stays.
 
+The same goes for room that is made for results, ``torch.zeros(n, dtype=torch.float)``.
+
 Neither is the dtype of what a function holds, the W of ``lambda x: W @ x``: it was the
 one that W could be multiplied in. Where it meets float64 it is widened, and its numbers
 are the same.
@@ -29,6 +31,14 @@ if TYPE_CHECKING:
     Around = Callable[[], contextlib.AbstractContextManager[None]]
 
 __all__ = ["AnalyticWithin", "Casts", "Within", "loss_within"]
+
+# Functions of torch that make what results are written to, x[i] = y: in float32 that
+# rounds them as a cast does.
+_ROOM = frozenset(
+    f"{new}{name}{like}"
+    for name in ("zeros", "ones", "empty")
+    for new, like in (("", ""), ("new_", ""), ("", "_like"))
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -112,7 +122,7 @@ class Casts:
                 self, func: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
                 kwargs = kwargs or {}
-                if makes_of_numbers(func) and kwargs.get("dtype") in casts.wide:
+                if _makes(func) and kwargs.get("dtype") in casts.wide:
                     kwargs = {**kwargs, "dtype": casts.wide[kwargs["dtype"]]}
                 if not any(map(_is_wide, (*args, *kwargs.values()))):
                     return func(*args, **kwargs)
@@ -155,6 +165,11 @@ def _is_wide(value: Any) -> bool:
     if type(value) in (list, tuple):
         return any(map(is_double, value))
     return is_double(value)
+
+
+def _makes(func: Any) -> bool:
+    """Whether a torch function makes a tensor of numbers, or room for some."""
+    return makes_of_numbers(func) or getattr(func, "__name__", "") in _ROOM
 
 
 def _writes(func: Any) -> bool:
