@@ -224,5 +224,5 @@ def test_room_made_in_single_precision_rounds_nothing(room):
 
 def test_what_is_written_to_such_room_wrongly_is_found():
     x = values(torch.float64, 2, 2)
-    slipped = lambda x: Filled.apply(x, ROOMS["zeros"], 1.0003)  # noqa: E731
+    slipped = lambda x: Filled.apply(x, ROOMS["zeros"], 1.0003)
     assert gl.check(slipped, x, diagnose=False).verdict == gl.Verdict.DISAGREES
