@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import gradlab as gl
 from gradlab.differentiation.evaluation import displaced_rows
 from gradlab.differentiation.metering.budget import Budget
 from gradlab.differentiation.metering.meter import BudgetExhausted, Meter
@@ -166,3 +167,22 @@ def test_rows_that_a_budget_does_not_pay_for_are_no_trial():
         displaced_rows(subject, 0, np.arange(300), steps, meter)
 
     assert not asked
+
+
+def test_operators_without_a_rule_for_batches_are_not_announced(capfd):
+    """Torch writes a line to stderr for each call of a custom operator under vmap."""
+
+    @torch.library.custom_op("gradlab_tests::cubed", mutates_args=())
+    def cubed(x: torch.Tensor) -> torch.Tensor:
+        return x**3
+
+    cubed.register_autograd(
+        lambda ctx, up: 3 * ctx.x**2 * up,
+        setup_context=lambda ctx, inputs, output: setattr(ctx, "x", inputs[0]),
+    )
+    report = gl.check(cubed, torch.ones(3, 2, dtype=torch.float64))
+    assert report.verdict == gl.Verdict.AGREES
+    assert not capfd.readouterr().err
+
+    torch.func.vmap(cubed)(torch.ones(2))  # as loud as before
+    assert "performance drop" in capfd.readouterr().err

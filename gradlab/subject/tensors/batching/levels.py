@@ -9,15 +9,40 @@ taken.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     Single = Callable[..., Sequence[Any]]
 
-__all__ = ["map_backward", "map_forward"]
+__all__ = ["map_backward", "map_forward", "unannounced"]
+
+
+@contextlib.contextmanager
+def unannounced() -> Iterator[None]:
+    """Keep slow batching rules from announcing themselves.
+
+    Those that torch has go by Python's warnings. Operators without a rule, as those of
+    ``torch.library.custom_op``, are announced by C++ to stderr, once for each call;
+    torch does not tell whether that was switched off before, and it is on by default.
+    """
+    import torch
+
+    switch = getattr(torch._C._functorch, "_set_vmap_fallback_warning_enabled", None)  # noqa: SLF001 - no public door
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if switch is None:
+            yield
+            return
+        switch(False)  # noqa: FBT003 - it takes no keyword
+        try:
+            yield
+        finally:
+            switch(True)  # noqa: FBT003 - as above
 
 
 def map_forward(

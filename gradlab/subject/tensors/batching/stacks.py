@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.tensors.batching.devices import copies
-from gradlab.subject.tensors.batching.levels import map_forward
+from gradlab.subject.tensors.batching.levels import map_forward, unannounced
 from gradlab.subject.tensors.outputs import stack_of_rows
 
 if TYPE_CHECKING:
@@ -111,11 +110,7 @@ def vmapped(
     if subject.reset is not None:
         subject.reset()
     versions = [part.values._version for part in subject.cells]  # noqa: SLF001 - torch's only mark of a change
-    with (
-        warnings.catch_warnings(),
-        torch.set_grad_enabled(bool(subject.needs_grad)),
-    ):
-        warnings.simplefilter("ignore")  # slow batching rules announce themselves
+    with unannounced(), torch.set_grad_enabled(bool(subject.needs_grad)):
         # with the random state put back, one draw for all is what a loop does
         randomness = "error" if subject.reset is None else "same"
         outputs = map_forward(single, batches, randomness=randomness)

@@ -9,11 +9,15 @@ door, that function is called.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from gradlab.subject.tensors.batching.levels import map_backward, map_forward
+from gradlab.subject.tensors.batching.levels import (
+    map_backward,
+    map_forward,
+    unannounced,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,8 +86,7 @@ def run_backward(
     if not batched:
         found = pull(tuple(cotangents))
         return found
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # slow batching rules announce themselves
+    with unannounced():
         if at_once:
             together = lambda *seeds: pull(seeds)  # noqa: E731 - as short as that
             return map_forward(together, cotangents, randomness="error")
@@ -131,9 +134,7 @@ def _publicly(
 ) -> tuple[Any, ...]:
     import torch
 
-    with warnings.catch_warnings():
-        if batched:
-            warnings.simplefilter("ignore")  # as above
+    with unannounced() if batched else contextlib.nullcontext():
         found: tuple[Any, ...] = torch.autograd.grad(
             list(outputs),
             list(leaves),

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.subject.analytic_sides import AnalyticDefaults, Problem, Pullback
 from gradlab.subject.subject import output_rows
+from gradlab.subject.tensors.batching.levels import unannounced
 from gradlab.subject.tensors.gradients.cotangents import SLACK
 from gradlab.subject.tensors.outputs import stack_of_rows, to_row
 from gradlab.tracebacks import stopped_at
@@ -141,8 +142,7 @@ def _batched(
         subject.reset()
     randomness = "error" if subject.reset is None else "same"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # slow batching rules announce themselves
+        with unannounced():
             mapped = torch.func.vmap(column, randomness=randomness)
             stack: Sequence[Any] = mapped(_tangent(subject, which, tangents))
     except Exception:  # noqa: BLE001 - vmap raises many types; the loop will tell
