@@ -38,11 +38,11 @@ def unannounced() -> Iterator[None]:
         if switch is None:
             yield
             return
-        switch(False)  # noqa: FBT003 - it takes no keyword
+        switch(False)
         try:
             yield
         finally:
-            switch(True)  # noqa: FBT003 - as above
+            switch(True)
 
 
 def map_forward(
