@@ -85,14 +85,14 @@ class Implicit(torch.autograd.Function):
             z = ctx.saved_tensors[0].detach().requires_grad_()
             out = ctx.step(z)
         total = up
-        for _ in range(10):
+        for _ in range(40):
             pulled = torch.autograd.grad(out, z, total, retain_graph=True)[0]
             total = up + ctx.slip * pulled
         return None, total, None
 
 
 class Solver(torch.nn.Module):
-    """What deep equilibrium models end in: ten steps unseen, and one more."""
+    """What deep equilibrium models end in: forty steps unseen, and one more."""
 
     def __init__(self, slip):
         super().__init__()
@@ -100,13 +100,13 @@ class Solver(torch.nn.Module):
 
     def forward(self, step, z):
         with torch.no_grad():
-            for _ in range(10):
+            for _ in range(40):
                 z = step(z)
         return Implicit.apply(step, step(z), self.slip)
 
 
 class Equilibrium(torch.nn.Module):
-    """z = tanh(0.15 W z + W x): the solution of its solver."""
+    """z = tanh(0.8 W z + W x): the solution of its solver."""
 
     def __init__(self, slip=1.0):
         super().__init__()
@@ -115,7 +115,7 @@ class Equilibrium(torch.nn.Module):
     def forward(self, x):
         y = self.inner(x)
         return self.solver(
-            lambda z: torch.tanh(0.15 * self.inner(z) + y), torch.zeros_like(y)
+            lambda z: torch.tanh(0.8 * self.inner(z) + y), torch.zeros_like(y)
         )
 
 

@@ -69,7 +69,7 @@ def may_be_right(
 
 
 def _only_odd(wrong: Sequence[tuple[Frame, CallOutcome]]) -> bool:
-    """Whether all that is wrong are odd Functions, and modules that call some Function.
+    """Whether all that is wrong are odd Functions, and modules that call them.
 
     The own code of a module is run with all calls cut out of it. Where a solver ends
     in a Function that differentiates it as a whole, that code follows the steps of the
@@ -77,14 +77,8 @@ def _only_odd(wrong: Sequence[tuple[Frame, CallOutcome]]) -> bool:
     """
     if any(outcome.raised or outcome.hook for _, outcome in wrong):
         return False
-    return all(
-        _is_odd(frame, outcome) or any(map(_is_reached, walk(frame.children)))
-        for frame, outcome in wrong
-    )
-
-
-def _is_reached(frame: Frame) -> bool:
-    return frame.kind == "function" and frame.reached
+    odd = {id(frame) for frame, outcome in wrong if _is_odd(frame, outcome)}
+    return all(any(id(each) in odd for each in walk([frame])) for frame, _ in wrong)
 
 
 def _is_odd(frame: Frame, outcome: CallOutcome) -> bool:
@@ -93,7 +87,7 @@ def _is_odd(frame: Frame, outcome: CallOutcome) -> bool:
     What the forward itself differentiates (a force) is right by a wrong Function too.
     """
     known = outcome.character is not None and outcome.character.kind != "unknown"
-    return _is_reached(frame) and not known
+    return frame.kind == "function" and frame.reached and not known
 
 
 def _parameters(program: Program) -> list[Any]:
