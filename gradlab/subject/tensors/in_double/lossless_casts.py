@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 from typing import TYPE_CHECKING, Any
 
 from gradlab.subject.tensors.calling.uncompiled import uncompiled
@@ -39,6 +40,7 @@ _ROOM = frozenset(
     for name in ("zeros", "ones", "empty")
     for new, like in (("", ""), ("new_", ""), ("", "_like"))
 )
+_PLAIN = (int, float, bool, str, slice, type(None))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ class Casts:
             torch.Tensor.bfloat16: torch.bfloat16,
         }
         casting = (torch.Tensor.to, torch.Tensor.type)
+        special = {*methods, *casting}
         casts = self
 
         class LeaveOut(TorchFunctionMode):
@@ -122,9 +125,12 @@ class Casts:
                 self, func: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
                 kwargs = kwargs or {}
+                given = (*args, *kwargs.values())
+                if func not in special and not any(map(_may_be_short, given)):
+                    return func(*args, **kwargs)  # most calls: there is nothing to do
                 if _makes(func) and kwargs.get("dtype") in casts.wide:
                     kwargs = {**kwargs, "dtype": casts.wide[kwargs["dtype"]]}
-                if not any(map(_is_wide, (*args, *kwargs.values()))):
+                if not any(map(_is_wide, given)):
                     return func(*args, **kwargs)
                 if methods.get(func) in casts.wide:
                     func, args = torch.Tensor.to, (args[0], methods[func])
@@ -165,6 +171,28 @@ def _is_wide(value: Any) -> bool:
     if type(value) in (list, tuple):
         return any(map(is_double, value))
     return is_double(value)
+
+
+def _may_be_short(value: Any) -> bool:
+    """Whether `value` is a tensor of less than double precision, holds one, or a dtype.
+
+    Examples
+    --------
+    >>> import torch
+    >>> values = 2, torch.ones(2), [torch.ones(2)], torch.ones(2).double(), torch.half
+    >>> [_may_be_short(value) for value in values]
+    [False, True, True, False, True]
+    """
+    if type(value) in _PLAIN:
+        return False
+    torch = sys.modules["torch"]
+    if isinstance(value, torch.Tensor):
+        dtype = value.dtype
+        known = dtype is torch.float64 or dtype is torch.complex128
+        return not known and (dtype.is_floating_point or dtype.is_complex)
+    if type(value) in (list, tuple):
+        return any(map(_may_be_short, value))
+    return isinstance(value, torch.dtype)
 
 
 def _makes(func: Any) -> bool:
