@@ -55,7 +55,7 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
         If the function raises; the user's exception is the cause.
     """
     meter.spend(1)
-    began = time.perf_counter()
+    began = time.monotonic()
     try:
         with np.errstate(all="ignore"):
             row = subject.row()
@@ -67,7 +67,7 @@ def base_row(subject: Subject, meter: Meter) -> NDArray[np.float64]:
         kind = type(cause).__name__
         msg = f"the function raised {kind} at the given inputs: {cause}{where}"
         raise SubjectError(msg) from cause
-    meter.timeouts.usual = max(meter.timeouts.usual, time.perf_counter() - began)
+    meter.timeouts.usual = max(meter.timeouts.usual, time.monotonic() - began)
     return row
 
 

@@ -228,9 +228,9 @@ def beside(subject: Subject, timeouts: Timeouts) -> NDArray[np.float64]:
     """
     rng = np.random.default_rng(0)
     with np.errstate(all="ignore"):
-        began = time.perf_counter()
+        began = time.monotonic()
         here = subject.row()
-        timeouts.usual = max(timeouts.usual, time.perf_counter() - began)
+        timeouts.usual = max(timeouts.usual, time.monotonic() - began)
         try:
             for which, variable in enumerate(subject.inputs):
                 point = subject.point(which)

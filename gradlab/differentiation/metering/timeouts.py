@@ -250,7 +250,8 @@ class Timeouts:
     Parameters
     ----------
     usual
-        Seconds that one at the point itself took at most; 0 before there was one.
+        Seconds that one at the point itself took at most, by `time.monotonic` as those
+        that are watched; 0 before there was one.
     usual_side
         Seconds that the first of its gradients took.
     ended

@@ -111,7 +111,7 @@ def audit(
     RawAudit
         Rows in execution order; what is wrong, nearest to the loss first.
     """
-    began = time.perf_counter()
+    began = time.monotonic()
     module = program.module
     with (
         uncompiled(),
@@ -122,7 +122,7 @@ def audit(
     ):
         with asserting_watched(module.parameters()) as seen:
             whole = _Audit(program, alone)
-        timeouts.usual = max(timeouts.usual, time.perf_counter() - began)
+        timeouts.usual = max(timeouts.usual, time.monotonic() - began)
         domain = in_domain() if seen else contextlib.nullcontext()
         with warnings.catch_warnings(), domain:
             # What the model has to say it said in the recorded run.
