@@ -208,7 +208,7 @@ def turned(w, sqrt=np.sqrt, cos=np.cos, sin=np.sin):
     return np.eye(3, dtype=int) + sin(t) / t * k + (1 - cos(t)) / t**2 * (k @ k)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("size", [1e-4, 1e-3, 2.5e-3])
 @pytest.mark.parametrize("seed", range(8, 28))
 def test_bars_of_small_outputs_know_the_rounding_of_what_they_are_made_of(seed, size):

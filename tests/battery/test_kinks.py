@@ -103,6 +103,7 @@ def test_at_a_kink_slopes_outside_fail(name, side):
     assert report.verdict == Verdict.DISAGREES
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["relu", "leaky_relu", "hardtanh", "hardsigmoid",
                                   "elu", "selu", "softshrink", "relu6"])  # fmt: skip
 @pytest.mark.parametrize("distance", DISTANCES)

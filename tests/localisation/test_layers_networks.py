@@ -43,7 +43,7 @@ def test_correct_network_in_single_precision_accuses_nobody(name):
     assert audit.ok
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", nets.NETWORKS)
 @pytest.mark.parametrize("slip", ["slip of 0.1 %", "sign", "nothing"])
 def test_wrong_piece_is_the_only_culprit(name, slip):

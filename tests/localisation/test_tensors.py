@@ -39,6 +39,7 @@ def test_forty_right_tensors_cost_less_than_thirty_evaluations(case):
     assert probes.evaluations <= 30
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.untraced
 @pytest.mark.parametrize("name", ["W0", "W7", "b7", "W19", "b19"])
 @pytest.mark.parametrize("factor", [0.0, -1.0, 1.0001, 2.0])

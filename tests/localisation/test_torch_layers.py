@@ -45,6 +45,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("train", [True, False])
 @pytest.mark.parametrize("double", [True, False])
 @pytest.mark.parametrize("name", LAYERS)

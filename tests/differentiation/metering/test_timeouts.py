@@ -193,6 +193,7 @@ CALLS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("call", sorted(CALLS))
 @pytest.mark.parametrize("slip", [1.0, 1.5])
 def test_no_call_waits_for_ever(call, slip, monkeypatch):

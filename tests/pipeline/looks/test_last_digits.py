@@ -81,7 +81,7 @@ CANCELLING = {
 }
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.untraced
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", CANCELLING)
@@ -94,7 +94,7 @@ def test_right_gradient_is_not_accused_where_f_cancels(name, method):
             assert report.verdict != gl.Verdict.DISAGREES, (x, report)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.untraced
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("name", CANCELLING)
@@ -181,7 +181,7 @@ TORCH = {
 }
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", TORCH)

@@ -62,6 +62,7 @@ def test_directions_settle_a_product_in_single_precision(reduced, rng):
     assert report.culprits == (report.comparisons[0].input.name,)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_product_of_a_tensor_core_is_not_accused(seed, rng):
     """It is made of steps that no cast announces: f stood still, or jumped."""
@@ -73,6 +74,7 @@ def test_product_of_a_tensor_core_is_not_accused(seed, rng):
     assert not [f for f in report.findings if f.severity == "error"]
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_wrong_product_of_a_tensor_core_is_found(seed, rng):
     """A factor of 1.1 is more than those steps explain."""
