@@ -263,17 +263,22 @@ def _examined(
 ) -> tuple[Subject, Report]:
     """Examine a subject, or the same built anew where f reads its inputs elsewhere."""
     begun = start(subject, call)
-    report = unrounded_first(subject, call)
-    if report is not None:
-        return subject, report
+    first = unrounded_first(subject, call)
+    if first is not None and (first.partial or _is_settled(first)):
+        return subject, first
     report = examine_from(*begun, call)
     if _stood_still(report):
         # f may read the input elsewhere than where it was displaced
         twin = anew()
         if followed_unseen(twin):
-            subject = twin
+            subject, first = twin, None
             report = _once_more(report, lambda: examine(twin, call))
-    return subject, unrounded(report, subject, call)
+    return subject, unrounded(report, subject, call, first)
+
+
+def _is_settled(report: Report) -> bool:
+    """Whether a comparison came to an answer that needs no second look."""
+    return report.verdict != Verdict.UNDECIDED and not _stood_still(report)
 
 
 def _stood_still(report: Report) -> bool:

@@ -124,13 +124,13 @@ def _asserted(failure: pytest.ExceptionInfo[BaseException]) -> list[str]:
 
 def _results(value: Any) -> Iterator[Any]:
     """Yield the results of gradlab in a value: itself, or the members of a list."""
+    from gradlab.subject.guarding.paths import items_of
+
     inside: Iterable[Any] = [value]
     if isinstance(value, dict):  # not by methods of a class of its own
         inside = dict.values(value)
-    elif isinstance(value, list):
-        inside = list.__iter__(value)
-    elif isinstance(value, tuple):
-        inside = tuple.__iter__(value)
+    elif isinstance(value, list | tuple):
+        inside = items_of(value)
     for each in inside:
         if type(each).__module__.startswith("gradlab.") and "\n" in repr(each):
             yield each

@@ -21,6 +21,7 @@ from gradlab.late import is_made
 from gradlab.pipeline.cut_short import accusing_nobody
 from gradlab.pipeline.examining import examine
 from gradlab.subject.subject import (
+    BEARABLE,
     DOUBLE,
     SINGLE,
     input_columns,
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["unrounded", "unrounded_first", "without_stairs"]
 
-# Of a gradient's largest entry: what half and single precision may round off.
-_BEARABLE = {"half": 0.1, "single": 1e-3}
 _GROUPS = 64  # of outputs whose gradients are compared
 _MANY = 1 << 22  # entries of these gradients together
 _SHARP = 1e-7  # of a gradient's largest entry: an error bar that hides no mistake
@@ -65,8 +64,8 @@ def unrounded_first(subject: Subject, call: Call) -> Report | None:
     Returns
     -------
     Report
-        None where it was not seen to have any, or has none in float64; where the
-        gradient is another one without them, or the comparison comes to no answer.
+        None where it was not seen to have any, or has none in float64, or where the
+        gradient is another one without them.
     """
     if not is_torch_subject(subject) or call.meter.crew is not None:
         return None
@@ -81,15 +80,15 @@ def unrounded_first(subject: Subject, call: Call) -> Report | None:
         return None
     twin, precision = found
     off = _apart_along(subject, twin, call.plan.seed)
-    if not off <= _BEARABLE[precision]:
+    if not off <= BEARABLE[precision]:
         return None
     report = examine(twin, dataclasses.replace(call, layers=None))
-    if report.verdict == Verdict.UNDECIDED and not report.partial:
-        return None
     return _saying_so(report, precision, off, call)
 
 
-def unrounded(report: Report, subject: Subject, call: Call) -> Report:
+def unrounded(
+    report: Report, subject: Subject, call: Call, first: Report | None = None
+) -> Report:
     """Repeat a check without the casts that keep it from a sharp answer, if it has any.
 
     That is without casts to half precision, where something does not agree; without
@@ -102,6 +101,8 @@ def unrounded(report: Report, subject: Subject, call: Call) -> Report:
     subject, call
         As they were given to `gradlab.pipeline.examining.examine`; the guard knows
         which random numbers were drawn.
+    first
+        What `unrounded_first` came to, if that was no answer.
 
     Returns
     -------
@@ -117,6 +118,8 @@ def unrounded(report: Report, subject: Subject, call: Call) -> Report:
     returns: bool = getattr(subject, "returns", False)
     if not (open_ or returns or _is_noisy(report)):
         return report
+    if open_ and first is not None:  # the same comparison would be made again
+        return dataclasses.replace(first, evaluations=call.meter.evaluations)
     found = without_casts(subject, halves=open_)
     if found is not None:
         return _again(report, subject, *found, call)
@@ -148,7 +151,7 @@ def without_stairs(subject: Subject, seed: int) -> Subject | None:
     found = without_casts(subject, halves=False)
     if found is None:
         return rounded_twin(subject)
-    same = _apart_along(subject, found[0], seed) <= _BEARABLE["single"]
+    same = _apart_along(subject, found[0], seed) <= BEARABLE["single"]
     return found[0] if same else None
 
 
@@ -189,7 +192,7 @@ def _again(
     if not np.isfinite(off):
         off = _apart_along(subject, twin, call.plan.seed)
     known = precision == "half" and again.verdict == Verdict.DISAGREES
-    if not (known or off <= _BEARABLE[precision]):
+    if not (known or off <= BEARABLE[precision]):
         return report
     return _saying_so(again, precision, off, call)
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gradlab.subject.tensors.subjects import TorchSubject
 
 __all__ = [
+    "BEARABLE",
     "DOUBLE",
     "EPSILON",
     "SINGLE",
@@ -52,6 +53,8 @@ __all__ = [
 EPSILON = sys.float_info.epsilon  # unit round-off of float64
 DOUBLE = 1e-15  # what rounds off more than that is coarser than float64
 SINGLE = 1e-6  # the same of float32
+# Of a gradient's largest entry: what casts to a precision on the way may round off.
+BEARABLE = {"half": 0.1, "single": 1e-3}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)

@@ -5,15 +5,10 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
-from tests.specimens.functions import with_backward
+from tests.specimens.functions import bent
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
-
-bent = with_backward(
-    lambda x, factor: torch.tanh(x),
-    lambda x, factor, up: (factor * up * (1 - torch.tanh(x) ** 2), None),
-)
 
 
 class Mixed(nn.Module):

@@ -8,17 +8,10 @@ import pytest
 
 import gradlab as gl
 from gradlab.differentiation.metering.meter import BudgetExhausted
-from tests.specimens.functions import with_backward
+from tests.specimens.functions import bent, with_backward
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
-
-
-# Tanh with a slope times a factor.
-bent = with_backward(
-    lambda x, factor: torch.tanh(x),
-    lambda x, factor, up: (factor * up * (1 - torch.tanh(x) ** 2), None),
-)
 
 
 class Bend(nn.Module):

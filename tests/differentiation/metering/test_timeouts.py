@@ -13,7 +13,10 @@ import pytest
 import torch
 
 import gradlab as gl
+from gradlab.building import Sides, build_subject
+from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.metering import timeouts
+from gradlab.differentiation.metering.meter import Meter
 from gradlab.differentiation.metering.timeouts import (
     WATCHING,
     NotReturnedError,
@@ -113,6 +116,21 @@ def test_a_wrong_gradient_is_still_told(monkeypatch):
     )
     assert report.verdict.name == "DISAGREES"
     assert "[2]" in str(report.findings[0])
+
+
+def test_what_is_usual_goes_by_the_clock_of_the_watch(monkeypatch):
+    """Others may be set: a hundredth of what it takes would end what is right."""
+    shown = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: shown[0])
+
+    def f(x):
+        shown[0] += 3.0
+        return x
+
+    meter = Meter()
+    base_row(build_subject(f, (np.ones(2),), Sides(jac=lambda _: np.eye(2))), meter)
+
+    assert meter.timeouts.usual == 3.0
 
 
 @pytest.mark.parametrize(

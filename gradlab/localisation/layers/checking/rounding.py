@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gradlab.localisation.layers.checking.careful_look import judge
 from gradlab.localisation.layers.checking.probe import Precision, number_types
 from gradlab.localisation.layers.replaying.replay import Piece
-from gradlab.subject.subject import SINGLE
+from gradlab.subject.subject import BEARABLE, SINGLE
 from gradlab.subject.tensors.in_double.lossless_casts import Casts
 from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 from gradlab.subject.tensors.in_double.returning import returning_watched
@@ -27,8 +27,6 @@ __all__ = [
     "without_lossless_casts",
     "without_short_numbers",
 ]
-
-_HALF = 0.1  # of the largest entry of a gradient: what half precision may round off
 
 
 @contextlib.contextmanager
@@ -157,6 +155,6 @@ def _are_close(*products: Product) -> bool:
             continue
         size = float(other.abs().max()) if other.numel() else 0.0
         gap = float((own.to(other.dtype) - other).abs().max()) if size else 0.0
-        if not gap <= _HALF * size:
+        if not gap <= BEARABLE["half"] * size:
             return False
     return True
