@@ -13,6 +13,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # keep what it compiled, or each process would begin with all of torch and gradlab again.
 unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(PIP) install -q --no-compile -c constraints.txt $(PIP_ARGS)
+# Jupyter asks for this one to check addresses of a kind that nobody has here, and it
+# builds 38 grammars whenever it is imported: four seconds of each process that reads a
+# notebook. Its checks are left out where it is missing.
+SLOW_TO_IMPORT := rfc3987-syntax
+SPARE := $(PIP) uninstall -q -y $(SLOW_TO_IMPORT)
 
 # The first interpreter that is new enough; shims that answer with an error count as no.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -152,10 +157,12 @@ $(LAB_READY): | $(VENV_READY)
 	@echo "Installing into $(VENV); the first time this takes some minutes."
 	$(INSTALL) torch
 	$(INSTALL) -e '.[torch]' --group lab
+	$(SPARE)
 	@rm -f $(VENV)/.gradlab-lab-* && touch $@
 
 $(DEV_READY): | $(LAB_READY)
 	$(INSTALL) --group dev
+	$(SPARE)
 	@rm -f $(VENV)/.gradlab-dev-* && touch $@
 
 # Not remembered when it fails, and looked for again when the browser has gone.

@@ -16,8 +16,12 @@ import gradlab as gl
 from tests.clocks import VirtualClock
 
 PATIENCE = 600  # seconds for a process that hangs, not for one that is slow
-# Workers that begin with Dask imported: each that dies is followed by another.
-_FORKED_WORKERS = {"DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver"}
+# Workers that begin with Dask imported, as each that dies is followed by another; and a
+# Dask that does nothing again by itself: what is done again, gradlab has asked for.
+_DYING_WORKERS = {
+    "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver",
+    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0",
+}
 
 
 def _run(folder, code, *arguments, **options):
@@ -181,7 +185,7 @@ def test_worker_of_dask_that_dies_keeps_nobody_waiting(tmp_path, once):
     """
     pytest.importorskip("distributed")
     flag = str(tmp_path / "died") if once else ""
-    done = _run(tmp_path, _DYING, flag, env={**os.environ, **_FORKED_WORKERS})
+    done = _run(tmp_path, _DYING, flag, env={**os.environ, **_DYING_WORKERS})
     assert done.returncode == 0, done.stderr
     if once:
         assert Path(flag).exists()

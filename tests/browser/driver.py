@@ -41,6 +41,7 @@ PATIENCE = 300
 expect.set_options(timeout=1000 * PATIENCE)
 # GRADLAB_SLOWER=8 makes pages so many times slower, to look for tests that mind.
 SLOWER = float(os.environ.get("GRADLAB_SLOWER", "1"))
+_SHARED = 2**30  # bytes, for all tabs of two browsers
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 IDLE = """() => {
@@ -90,13 +91,20 @@ def executable():
     return named or next(filter(None, map(shutil.which, NAMES)), None)
 
 
+def _arguments():
+    """Let Chromium share memory where there is room: containers have little of it."""
+    shared = pathlib.Path("/dev/shm")
+    roomy = shared.is_dir() and shutil.disk_usage(shared).free > _SHARED
+    return ["--no-sandbox", *([] if roomy else ["--disable-dev-shm-usage"])]
+
+
 @contextlib.contextmanager
 def browser():
     """Start a headless Chromium; an error, not a skip, where there is none."""
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
             executable_path=executable(),
-            args=["--no-sandbox", "--disable-dev-shm-usage"],
+            args=_arguments(),
         )
         try:
             yield chromium

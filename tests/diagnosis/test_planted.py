@@ -40,12 +40,12 @@ def test_shares(seed, first, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("shelves", "spacing"),
-    [(FRESH[:3], 2), pytest.param(FRESH[3:], 3, marks=pytest.mark.untraced)],
+    [(FRESH[:3], 2), pytest.param(FRESH[3:], 5, marks=pytest.mark.untraced)],
 )
 def test_fresh_shares(shelves, spacing, capsys):
     """The same of programs as users write them, in every form a check takes.
 
-    Of every second or third slip; of all of them at night.
+    Of every second or fifth slip; of all of them at night.
     """
     pytest.importorskip("torch")
 

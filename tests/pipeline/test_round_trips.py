@@ -58,7 +58,7 @@ COVERED = [(trip, "probe") for trip in TRIPS]
 COVERED += [(trip, "full") for trip in ("tensor", "numpy", "stacked")]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(("trip", "coverage"), COVERED)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_what_leaves_torch_and_comes_back_is_missed(trip, dtype, coverage):
@@ -105,7 +105,7 @@ def test_audit_names_the_layer(trip, dtype):
     assert "test_round_trips.py:" in audit.findings[0].evidence
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("trip", [name for name in TRIPS if name != "numpy"])
 def test_a_search_finds_entries(trip, dtype):
