@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gradlab.localisation import tensors
+from gradlab.pipeline import coverage
+from gradlab.pipeline.large import entry_looks, probing
+
 
 @pytest.fixture
 def passes(monkeypatch):
@@ -18,3 +22,14 @@ def passes(monkeypatch):
 
     monkeypatch.setattr(Backward, "_grad", counted)
     return seen
+
+
+@pytest.fixture
+def dear_from(monkeypatch):
+    """Have evaluations be dear from a number of coordinates on, not from millions."""
+
+    def start(count):
+        for module in (coverage, entry_looks, probing, tensors):
+            monkeypatch.setattr(module, "DEAR", min(module.DEAR, count))
+
+    return start

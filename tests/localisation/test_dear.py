@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.localisation import tensors
-from gradlab.pipeline import coverage
-from gradlab.pipeline.large import entry_looks, probing
 from gradlab.subject.tensors.subjects import torch_subject
 from gradlab.subject.tensors.values import make_cell
 from tests.sizes import drawn
@@ -21,10 +18,8 @@ COUNT = drawn(MANY // 5, MANY)
 
 
 @pytest.fixture(autouse=True)
-def _fewer_are_dear(monkeypatch):
-    """By day a fifth of the coordinates are dear: all of this would take a minute."""
-    for module in (coverage, entry_looks, probing, tensors):
-        monkeypatch.setattr(module, "DEAR", min(module.DEAR, COUNT))
+def _all_are_dear(dear_from):
+    dear_from(COUNT)
 
 
 def sine(x):
