@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerState
 from gradlab.localisation.layers.checking.call_outcome import CallOutcome
+from gradlab.localisation.layers.checking.in_half import wrong_in_half
 from gradlab.localisation.layers.checking.kept import overwritten_since
 from gradlab.localisation.layers.checking.scribbling import write_to_gradients
 from gradlab.localisation.layers.recording.frames import walk
@@ -88,7 +89,10 @@ def wrong_together(
     root = recording.frames[0]
     if any(_pads(frame) for frame in recording.all):
         return []
-    if own := write_to_gradients(program, recording):
+    if own := (
+        write_to_gradients(program, recording)
+        or wrong_in_half(program.owners, recording, checker)
+    ):
         return own
     _ask_the_loss(program, recording)
     found = _asked(root, checker, cut=cut)

@@ -122,11 +122,13 @@ class Frame:
 
     @property
     def low(self) -> bool:
-        """Whether it computes in less than double precision."""
+        """Whether it, or a call that it makes, computes in less than double precision."""
         import torch
 
         low = {torch.float32, torch.float16, torch.bfloat16, torch.complex64}
-        return any(slot.value.dtype in low for slot in (*self.inputs, *self.outputs))
+        handed = [slot for child in self.children for slot in child.outputs]
+        slots = (*self.inputs, *self.outputs, *handed)
+        return any(slot.value.dtype in low for slot in slots)
 
     @property
     def unasked(self) -> list[int]:
