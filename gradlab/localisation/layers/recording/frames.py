@@ -122,7 +122,7 @@ class Frame:
 
     @property
     def low(self) -> bool:
-        """Whether it, or a call that it makes, computes in less than double precision."""
+        """Whether it, or a call that it makes, computes in less than double."""
         import torch
 
         low = {torch.float32, torch.float16, torch.bfloat16, torch.complex64}
