@@ -6,6 +6,7 @@ What came instead of a gradient: none, another dtype, another shape, an exceptio
 from __future__ import annotations
 
 import functools
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -56,18 +57,44 @@ def add_up(
     leaves
         Whose dtypes say how well they are known.
     """
-    told = True
+    aparts, sizes = [], []
     with np.errstate(all="ignore"):
-        for leaf, one, block in zip(leaves, alone, blocks, strict=True):
+        for one, block in zip(alone, blocks, strict=True):
             size = sum(  # some rows at a time: they stay in the cache
                 np.abs(weights[:, start : start + _BAND])
                 @ np.abs(block[start : start + _BAND])
                 for start in range(0, len(block), _BAND)
             )
-            slack = SLACK * _round_off(leaf) * np.max(size, initial=0.0)
-            # a nan anywhere is larger than any slack
-            told &= bool((np.abs(one - weights @ block) <= slack).all())
-    return told
+            sizes.append(float(np.max(size, initial=0.0)))
+            aparts.append(float(np.max(np.abs(one - weights @ block), initial=0.0)))
+    slacks = [SLACK * _round_off(x) * y for x, y in zip(leaves, sizes, strict=True)]
+    # a nan anywhere is larger than any slack
+    found = list(zip(aparts, slacks, strict=True))
+    if all(apart <= slack for apart, slack in found):
+        return True
+    rests = _rests(leaves, sizes)
+    pairs = zip(found, rests, strict=True)
+    return all(apart <= max(slack, rest) for (apart, slack), rest in pairs)
+
+
+def _rests(leaves: Sequence[Any], sizes: Sequence[float]) -> list[float]:
+    """Tell for each leaf what rounding may leave of a gradient that cancels to zero.
+
+    That of the bias of keys before a softmax is the rounding of its terms, and no
+    multiple of itself. They are no smaller than one unit of round-off of what the leaf
+    that moves f most does to it.
+    """
+    tops = [
+        float(leaf.detach().abs().max()) if leaf.numel() else 0.0 for leaf in leaves
+    ]
+    reaches = [top or 1.0 for top in tops]
+    most = max(size * reach for size, reach in zip(sizes, reaches, strict=True))
+    if not math.isfinite(most):
+        return [0.0] * len(leaves)
+    return [
+        _round_off(leaf) * most / reach
+        for leaf, reach in zip(leaves, reaches, strict=True)
+    ]
 
 
 def close(
