@@ -38,6 +38,7 @@ __all__ = ["Undo", "Undone", "again", "seen"]
 
 _CUTS = {"detach", "detach_", "data", "no_grad"}
 _LARGE = 1_000_000  # entries of a Jacobian beyond which it is not computed again
+_KEPT = 8_000_000  # of all Jacobians up to which they are kept for the next input
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -113,8 +114,38 @@ def again(case: Case, undo: Undo) -> Undone | None:
         return None
     if not _meets_any(case):
         return None
+    kept = case.evidence.kept.setdefault("undone", {})
+    if undo not in kept:
+        found = _asked_again(case, undo)
+        if not _may_keep(found[1]):
+            return _of_input(found, case)
+        kept[undo] = found  # it speaks of every input: the others need no pass
+    return _of_input(kept[undo], case)
+
+
+def _may_keep(values: Any) -> bool:
+    """Whether what was pulled back is of all inputs, and small enough to be kept."""
+    if isinstance(values, dict):
+        return False
+    return bool(sum(block.size for block in values or ()) <= _KEPT)
+
+
+def _of_input(found: tuple[Undone, Any], case: Case) -> Undone:
+    """Give the part that is about the input in question."""
+    undone, values = found
+    if values is None:
+        return undone
+    return dataclasses.replace(
+        undone, values=values[case.part.which][:, case.part.positions]
+    )
+
+
+def _asked_again(case: Case, undo: Undo) -> tuple[Undone, Any]:
+    """Pull back; values by input, of one alone where a large model streams them."""
+    subject, rows = case.evidence.subject, len(case.evidence.base)
+    side: Any = subject.analytic
     undone = Undone(None, collections.Counter(), {})
-    rows = len(case.evidence.base)
+    values: Any = None
     for copies in (False, True):
         undone.met.clear()
         mode = _mode(undone, undo, copies=copies)
@@ -123,11 +154,10 @@ def again(case: Case, undo: Undo) -> Undone | None:
         with contextlib.suppress(Exception), under(subject, mode, mode):
             values, refusal = _pulled(side.on(subject), rows, case.part.which)
             undone.overwrites |= OVERWRITTEN in refusal
-            if refusal:
-                continue
-            undone.values = values[:, case.part.positions]
-            break
-    return undone
+            if not refusal:
+                break
+            values = None
+    return undone, values
 
 
 def _meets_any(case: Case) -> bool:
@@ -149,15 +179,15 @@ def _meets_any(case: Case) -> bool:
     return bool(evidence.kept["cuts"])
 
 
-def _pulled(side: Any, rows: int, which: int) -> tuple[NDArray[np.float64], str]:
-    """Jacobian by one input, and what was raised; of a large model no other is kept."""
+def _pulled(side: Any, rows: int, which: int) -> tuple[Any, str]:
+    """Jacobians by input, and what was raised; of a large model by one input alone."""
     if rows > 1 or not side.streams:
         answer = side.pull(np.eye(rows))
         raised = [each.detail for each in answer.problems if each.kind == "raised"]
-        return np.asarray(answer.values[which]), " ".join(raised)
+        return answer.values, " ".join(raised)
     found: dict[int, NDArray[np.float64]] = {}
     side.stream(np.ones(1), [which], lambda k, g: found.update({k: g[None].copy()}))
-    return found[which], ""
+    return {which: found[which]}, ""
 
 
 def _named(func: Any, args: Any, kwargs: Any, data: Any) -> tuple[str, bool]:

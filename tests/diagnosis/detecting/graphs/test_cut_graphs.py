@@ -365,3 +365,28 @@ def test_hook_does_not_call_itself():
 
     assert report.verdict.name == "DISAGREES"
     assert deepest == 1
+
+
+def test_a_cut_is_undone_once_for_all_inputs(monkeypatch):
+    """What is pulled back without it speaks of every input: no pass for each."""
+    from gradlab.diagnosis.measuring import undoing
+
+    calls = []
+    plain = undoing._pulled
+    monkeypatch.setattr(
+        undoing, "_pulled", lambda *args: calls.append(None) or plain(*args)
+    )
+
+    def fn(**inputs):
+        return sum(x.sin().detach() * x for x in inputs.values())
+
+    torch.manual_seed(0)
+    x = {
+        f"x{k}": torch.randn(4, dtype=torch.float64, requires_grad=True)
+        for k in range(6)
+    }
+    report = gl.check(lambda x: fn(**x), x)
+
+    assert report.diagnosis == "detached"
+    assert len(report.culprits) == 6
+    assert len(calls) == 2  # without cuts, and without hooks
