@@ -10,7 +10,7 @@ import pytest
 
 import gradlab as gl
 from tests.localisation.networks import Swish
-from tests.specimens.functions import with_backward
+from tests.specimens.functions import bent, with_backward
 
 torch = pytest.importorskip("torch")
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -216,3 +216,29 @@ def test_a_kink_within_the_first_step_is_passed_by_a_shorter_one():
 
     assert audit.culprits == ()
     assert audit.evaluations == 5
+
+
+def test_calls_of_a_loop_share_the_runs_beside_the_point(monkeypatch):
+    """A wrong Function at each step of a loop: the model is run to either side once."""
+    from gradlab.localisation.layers.checking import reach
+
+    class Recurrent(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = torch.nn.Linear(3, 3)
+
+        def forward(self, x):
+            for _ in range(6):
+                x = bent(self.cell(x), 0.5)
+            return x
+
+    torch.manual_seed(0)
+    runs = []
+    plain = reach.calls_again
+    monkeypatch.setattr(
+        reach, "calls_again", lambda program: runs.append(None) or plain(program)
+    )
+    audit = gl.blame(Recurrent().double(), torch.randn(2, 3, dtype=torch.float64))
+
+    assert len(audit.culprits) == 1
+    assert len(runs) == 2

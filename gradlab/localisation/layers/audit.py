@@ -16,6 +16,7 @@ from gradlab.localisation.layers.checking.call_outcome import (
     as_far_as_it_matters,
 )
 from gradlab.localisation.layers.checking.check import Checker, is_torchs
+from gradlab.localisation.layers.checking.moved_runs import MovedRuns
 from gradlab.localisation.layers.checking.reach import right_within_reach, wrong_nearby
 from gradlab.localisation.layers.checking.rounding import without_short_numbers
 from gradlab.localisation.layers.checking.slight import as_far_as_alone
@@ -141,6 +142,7 @@ class _Audit:
             raise InputError(msg)
         self._checker = Checker(self._owners, program.seed, raised)
         self._outcomes: dict[int, CallOutcome] = {}
+        self._runs = MovedRuns()
 
     def run(
         self,
@@ -163,6 +165,7 @@ class _Audit:
             for frame in frames:
                 missing = CallOutcome(LayerState.UNCHECKED, INTERRUPTED)
                 self._outcomes.setdefault(frame.number, missing)
+        self._runs.clear()
         wrong = self._in_order(frames)
         told = [(frame, self._outcomes[frame.number]) for frame in wrong]
         nodes, cut = upstream(told)
@@ -258,7 +261,6 @@ class _Audit:
                 told = dataclasses.replace(own, reason=reason + outcome.reason)
             self._outcomes[frame.number] = told
 
-    # ------------------------------------------------------------- special cases
     def _insist_on_repeatable(self, frame: Frame) -> None:
         """Raise if the model itself, not only the replay, gives another result."""
         again = record(self._program)
@@ -284,9 +286,9 @@ class _Audit:
             return outcome
         worst = next(v for v in outcome.wrong if v.label == outcome.measure.label)
         with without_short_numbers() if outcome.wide else contextlib.nullcontext():
-            if wrong_nearby(self._program, frame, worst, outcome.measure):
-                return outcome
-            if not right_within_reach(self._program, frame, outcome.measure):
+            runs = MovedRuns() if outcome.wide else self._runs
+            about = self._program, frame, outcome.measure, runs
+            if wrong_nearby(*about, worst) or not right_within_reach(*about):
                 return outcome
         return dataclasses.replace(
             outcome,

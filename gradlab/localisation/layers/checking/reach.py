@@ -13,21 +13,21 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.differentiation.lines.least_scales import SMALL
+from gradlab.localisation.layers.checking.moved_runs import movement, with_others
 from gradlab.localisation.layers.checking.probe import Precision, slopes
 from gradlab.localisation.layers.products import inner, length, nearest_parameter
-from gradlab.localisation.layers.recording.frames import dissolve
 from gradlab.localisation.layers.recording.owners import standing_in
-from gradlab.localisation.layers.recording.record import call_again
+from gradlab.localisation.layers.recording.record import calls_again
 from gradlab.localisation.layers.recording.state import enter
 from gradlab.localisation.layers.recording.trees import fill, take_out
 from gradlab.localisation.layers.replaying.directions import Direction, typical_size
 from gradlab.localisation.layers.replaying.replay import Piece
 from gradlab.localisation.layers.variables import ReplayError
-from gradlab.subject.own_seeds import own_seed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gradlab.localisation.layers.checking.moved_runs import MovedRuns
     from gradlab.localisation.layers.checking.probe import Measure
     from gradlab.localisation.layers.recording.frames import Frame
     from gradlab.localisation.layers.recording.recorder import Program
@@ -42,7 +42,9 @@ _HIDDEN = 0.5  # of an error: a bar that is wider hides it
 _FACTORS = (1.0, 0.13, 7.7)  # of the step, as careful measures begin
 
 
-def right_within_reach(program: Program, frame: Frame, measure: Measure) -> bool:
+def right_within_reach(
+    program: Program, frame: Frame, measure: Measure, runs: MovedRuns
+) -> bool:
     """Whether a call that is wrong for its inputs is right for all that reach it.
 
     Runs the model four times.
@@ -55,8 +57,11 @@ def right_within_reach(program: Program, frame: Frame, measure: Measure) -> bool
         A recorded call, wrong with respect to inputs alone.
     measure
         How wrong it is along a direction that was drawn without the model.
+    runs
+        Those of calls that were asked about before.
     """
-    whole = _Part(program, None, program.owners.inside(program.module), near=False)
+    own = program.owners.inside(program.module)
+    whole = _Part(program, None, own, near=False, runs=runs)
     piece = Piece(frame, program.owners, raised=frame.low)
     try:
         product = piece.product()
@@ -69,7 +74,11 @@ def right_within_reach(program: Program, frame: Frame, measure: Measure) -> bool
 
 
 def wrong_nearby(
-    program: Program, frame: Frame, variable: Variable, measure: Measure
+    program: Program,
+    frame: Frame,
+    measure: Measure,
+    runs: MovedRuns,
+    variable: Variable,
 ) -> bool:
     """Whether a call is wrong for what the parameters just before it do to it.
 
@@ -78,12 +87,12 @@ def wrong_nearby(
 
     Parameters
     ----------
-    program, frame, measure
+    program, frame, measure, runs
         As of `right_within_reach`.
     variable
         What the call takes, with respect to which it is wrong.
     """
-    part = _nearby(program, frame, variable)
+    part = _nearby(program, frame, variable, runs)
     if part is None:
         return False
     piece = Piece(frame, program.owners, raised=frame.low)
@@ -107,12 +116,15 @@ class _Part:
         What is moved.
     near
         Whether nothing else is. If not, so are the inputs that require grad.
+    runs
+        Those made before, of this part and others.
     """
 
     program: Program
     frame: Frame | None
     parameters: list[Any]
     near: bool
+    runs: MovedRuns
 
     def has_small_inputs(self) -> bool:
         """Whether something is moved whose own size may be nothing to the model."""
@@ -125,21 +137,28 @@ class _Part:
         own = [typical_size(x.detach()) for x in tensors if x.requires_grad]
         return any(size < SMALL for size in own)
 
-    def call_again(self, frame: Frame) -> Frame:
-        """Run it, and find the same call in it."""
+    def calls_again(self) -> list[Frame]:
+        """Run it, and list its calls."""
         top = self.frame
         with contextlib.ExitStack() as stack:
             if top is not None:
                 own = enter(top.target, top.entry, lambda x: x, rewind=False)
                 stack.enter_context(own)
-            run = call_again(self.program, frame, top.number if top else 0)
-        if run is None:
+            return calls_again(self.program)
+
+    def twin(self, calls: list[Frame], frame: Frame) -> Frame:
+        """Find the same call in another run."""
+        number = frame.number - (self.frame.number if self.frame else 0)
+        twins = [call for call in calls if call.number == number]
+        if not twins or twins[0].target is not frame.target:
             message = "takes another path when the model is moved"
             raise ReplayError(message)
-        return run
+        return twins[0]
 
 
-def _nearby(program: Program, frame: Frame, variable: Variable) -> _Part | None:
+def _nearby(
+    program: Program, frame: Frame, variable: Variable, runs: MovedRuns
+) -> _Part | None:
     """Find parameters just before something that a call takes, and what holds both."""
     owners = program.owners
     if variable.kind == "child":
@@ -161,7 +180,7 @@ def _nearby(program: Program, frame: Frame, variable: Variable) -> _Part | None:
     ):
         top = top.parent
     if top.parent is None:
-        return _Part(program, None, own, near=True)
+        return _Part(program, None, own, near=True, runs=runs)
     inputs = [slot.value.detach().requires_grad_(slot.wanted) for slot in top.inputs]
     args, kwargs = fill(top.template, inputs)
     layer = dataclasses.replace(
@@ -172,7 +191,7 @@ def _nearby(program: Program, frame: Frame, variable: Variable) -> _Part | None:
         loss=None,
         start=top.entry.random,
     )
-    return _Part(layer, top, own, near=True)
+    return _Part(layer, top, own, near=True, runs=runs)
 
 
 def _right_along(
@@ -203,14 +222,13 @@ def _right_by(
     """As `_right_along`, with a seed and a least size; None where nothing is told."""
     up, down, apart = _moved(part, piece.frame, *how)
     reach = {
-        id(v): _of(v, up, down, apart)
+        id(v): movement(v, up, down, apart)
         for v in product.variables
         if v.kind != "parameter"
     }
-    for run in (up, down):
-        dissolve(run)
+    part.runs.trim()
     if not part.near:
-        reach = {key: _with_others(moved) for key, moved in reach.items()}
+        reach = {key: with_others(moved) for key, moved in reach.items()}
     along, largest = _scaled(product, reach)
     if part.near and largest < _LITTLE:
         message = "hardly moves with the parameters before it"
@@ -252,12 +270,33 @@ def _moved(
     """
     import torch
 
-    program, own = part.program, part.parameters
-    arguments = program.args, dict(program.kwargs)
-    template, tensors = take_out(arguments, torch.Tensor)
-    free = [k for k, x in enumerate(tensors) if x.requires_grad and not part.near]
-    leaves = [*own, *(tensors[k] for k in free)]
+    leaves, _ = _leaves(part)
     step = max((torch.finfo(x.dtype).eps for x in leaves), default=1.0) ** (1 / 3)
+    top = None if part.frame is None else part.frame.number
+    key = top, part.near, tuple(map(id, part.parameters)), seed, least
+    up, down = part.runs.pair(key, lambda: _runs_beside(part, step, seed, least))
+    return part.twin(up, frame), part.twin(down, frame), 2 * step
+
+
+def _leaves(part: _Part) -> tuple[list[Any], list[int]]:
+    """Parameters and inputs that are moved, and the places of these inputs."""
+    import torch
+
+    program = part.program
+    _, tensors = take_out((program.args, dict(program.kwargs)), torch.Tensor)
+    free = [k for k, x in enumerate(tensors) if x.requires_grad and not part.near]
+    return [*part.parameters, *(tensors[k] for k in free)], free
+
+
+def _runs_beside(
+    part: _Part, step: float, seed: int, least: float
+) -> list[list[Frame]]:
+    """Run a part of the model a step to either side, all that is moved at once."""
+    import torch
+
+    program, own = part.program, part.parameters
+    template, tensors = take_out((program.args, dict(program.kwargs)), torch.Tensor)
+    leaves, free = _leaves(part)
     lines = [
         Direction(
             x.detach(), 1009 * seed + k, size=_size(x, least if k >= len(own) else 0.0)
@@ -273,64 +312,13 @@ def _moved(
         args, kwargs = fill(template, inputs)
         there = dataclasses.replace(program, args=args, kwargs=kwargs)
         with standing_in(program.owners, zip(own, moved, strict=False)):
-            beside = dataclasses.replace(part, program=there)
-            runs.append(beside.call_again(frame))
-    return runs[0], runs[1], 2 * step
+            runs.append(dataclasses.replace(part, program=there).calls_again())
+    return runs
 
 
 def _size(leaf: Any, least: float) -> float:
     own = typical_size(leaf.detach())
     return max(own, least) if own < SMALL else own
-
-
-def _of(variable: Variable, up: Frame, down: Frame, apart: float) -> Any:
-    """How the model moved one thing that the call takes.
-
-    Raises
-    ------
-    ReplayError
-        If the call takes other things there: a backward that is called anew, say.
-    """
-    sides = []
-    for run in (up, down):
-        try:
-            if variable.kind == "input":
-                value = run.inputs[variable.place].value
-            else:
-                child, output = variable.place
-                value = run.children[child].outputs[output].value
-        except IndexError:
-            message = "takes other things when the model is moved"
-            raise ReplayError(message) from None
-        if value.shape != variable.base.shape:
-            message = "takes things of another shape when the model is moved"
-            raise ReplayError(message)
-        sides.append(value.to(variable.base.dtype))
-    return (sides[0] - sides[1]) / apart
-
-
-def _with_others(reach: Any) -> Any:
-    """Let entries move that happen to stand still, cut off by a clamp: all at random.
-
-    At another point of the model they would move. In a symmetric matrix they are one
-    with those opposite.
-    """
-    import torch
-
-    still = reach == 0
-    count = int(still.sum())
-    if count in {0, reach.numel()}:
-        return reach
-    generator = torch.Generator("cpu").manual_seed(own_seed(count, "standing still"))
-    drawn = torch.randn(
-        reach.shape, generator=generator, dtype=torch.float64, device="cpu"
-    )
-    drawn = drawn.to(reach.device, reach.dtype)
-    if reach.ndim > 1 and reach.shape[-1] == reach.shape[-2]:
-        symmetric = torch.allclose(reach, reach.mT)
-        drawn = (drawn + drawn.mT) / 2 if symmetric else drawn
-    size = length(reach) / (reach.numel() - count) ** 0.5
-    return torch.where(still, size * drawn, reach)
 
 
 def _scaled(product: Product, reach: dict[int, Any]) -> tuple[dict[int, _Along], float]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Recording",
-    "call_again",
+    "calls_again",
     "gradients_behind_cuts",
     "loss_depends_on",
     "record",
@@ -104,20 +104,10 @@ def run_with_sums(program: Program) -> tuple[list[Frame], list[Any]]:
     return list(walk(recorder.frames)), weighted_sums(*_weighted(program, output))
 
 
-def call_again(program: Program, frame: Frame, first: int = 0) -> Frame | None:
-    """Run forward once more and find the same call in it; None if it is not there.
-
-    Parameters
-    ----------
-    program
-        A model, or a layer of it, whose own call has the number `first`.
-    frame
-        Of a run of the model.
-    """
+def calls_again(program: Program) -> list[Frame]:
+    """Run forward once more, and list its calls."""
     recorder, _ = _run(program)
-    number = frame.number - first
-    twins = [f for f in walk(recorder.frames) if f.number == number]
-    return twins[0] if twins and twins[0].target is frame.target else None
+    return list(walk(recorder.frames))
 
 
 def _run(program: Program) -> tuple[Recorder, Any]:
