@@ -49,7 +49,7 @@ def test_small_right_gradients_are_not_accused(seed, coverage):
 
 def test_a_budget_that_ends_with_the_twin_accuses_nobody(monkeypatch):
     """What float64 makes of the same incoming gradients is not known then."""
-    torch.manual_seed(0)
+    torch.manual_seed(2)  # smaller still: rounding alone does not explain it
     net, x = Autocast(), torch.randn(2, 3, 4)
     asked, answers = [], responses._answers
 
@@ -60,7 +60,7 @@ def test_a_budget_that_ends_with_the_twin_accuses_nobody(monkeypatch):
         return answers(evidence, *args)
 
     monkeypatch.setattr(responses, "_answers", ends)
-    report = gl.check(net, x, loss=energy)
+    report = gl.check(net, x, loss=lambda out: 0.1 * energy(out))
 
     assert None in asked
     assert report.verdict == gl.Verdict.AGREES, report
