@@ -88,6 +88,11 @@ def _seen_apart(comparison: Comparison) -> NDArray[np.bool_]:
     """Where random directions told two sides apart, and yet accuse nobody."""
     if comparison.coverage != "probe":
         return np.zeros(comparison.verdicts.shape, dtype=bool)
+    return _clearly_apart(comparison)
+
+
+def _clearly_apart(comparison: Comparison) -> NDArray[np.bool_]:
+    """Where two sides are far apart, and undecided for another reason than the bar."""
     with np.errstate(invalid="ignore"):
         gap = np.abs(comparison.analytic - comparison.numeric)
         apart = np.isfinite(gap) & (gap > _APART * comparison.numeric_error)
@@ -140,10 +145,10 @@ def _too_steep(comparison: Comparison) -> Finding | None:
 
 
 def measured(comparisons: Sequence[Comparison]) -> str:
-    """Go on with what was measured of the first undecided input; empty if none is."""
+    """Go on with what was measured of the first input that its bars leave undecided."""
     for comparison in comparisons:
         if comparison.verdict == Verdict.UNDECIDED:
-            if _seen_apart(comparison).any():
+            if _clearly_apart(comparison).any():  # a surrogate, say: no lack of digits
                 continue
             return f": too coarse to tell {_measured(comparison)}"
     return ""

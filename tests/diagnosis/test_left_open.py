@@ -160,3 +160,19 @@ def test_directions_that_tell_two_sides_apart_are_not_called_coarse():
     assert "no single entry has borne that out" in finding.evidence
     near = dataclasses.replace(open_, numeric=told.analytic + 2e-3)
     assert next(left_open([near], [])).kind == "low_precision"
+
+
+def test_a_surrogate_is_no_lack_of_digits():
+    """A gamma draw in float32, compared in float64: apart, by bars of 1e-11."""
+    torch = pytest.importorskip("torch")
+
+    def draw(a):
+        torch.manual_seed(0)
+        return torch.distributions.Gamma(a, 1.0).rsample()
+
+    report = gl.check(draw, torch.tensor([0.7, 1.5, 3.0]))
+    assert report.verdict == gl.Verdict.UNDECIDED
+    kinds = [f.kind for f in report.findings]
+    assert "surrogate" in kinds
+    assert "low_precision" in kinds
+    assert not any("too coarse" in f.evidence for f in report.findings)
