@@ -16,8 +16,7 @@ INSTALL := $(PIP) install -q --no-compile -c constraints.txt $(PIP_ARGS)
 # Jupyter asks for this one to check addresses of a kind that nobody has here, and it
 # builds 38 grammars whenever it is imported: four seconds of each process that reads a
 # notebook. Its checks are left out where it is missing.
-SLOW_TO_IMPORT := rfc3987-syntax
-SPARE := $(PIP) uninstall -q -y $(SLOW_TO_IMPORT)
+SPARE := $(PIP) uninstall -q -y rfc3987-syntax
 
 # The first interpreter that is new enough; shims that answer with an error count as no.
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))

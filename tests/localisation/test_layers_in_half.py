@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 torch = pytest.importorskip("torch")
 
@@ -14,19 +15,11 @@ HALVES = [torch.float16, torch.bfloat16]
 def function(forward, vjp, slip=None):
     """A Function with a slip in half precision alone."""
 
-    class Own(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, h):
-            ctx.save_for_backward(h)
-            return forward(h)
+    def backward(h, g):
+        found = vjp(h, g)
+        return slip(found) if slip and h.dtype in HALVES else found
 
-        @staticmethod
-        def backward(ctx, g):
-            (h,) = ctx.saved_tensors
-            found = vjp(h, g)
-            return slip(found) if slip and h.dtype in HALVES else found
-
-    return Own.apply
+    return with_backward(forward, backward)
 
 
 class InHalf(torch.nn.Module):
@@ -105,3 +98,31 @@ def test_a_backward_that_is_wrong_in_half_alone_is_blamed(
 def test_what_half_precision_rounds_off_blames_nobody(own, size, half):
     """Nor where the gradient is nothing but rounding."""
     assert blamed(function(*OWN[own]), half, size=size).culprits == ()
+
+
+@pytest.mark.parametrize("half", HALVES, ids=str)
+def test_a_weight_in_single_precision_hides_what_half_rounds_off(half):
+    """The unit of rounding is that of the half input, whichever input comes first."""
+    beside = with_backward(
+        lambda w, h: one(h) + 0 * w.to(h.dtype),
+        lambda w, h, g: (0 * w, 3 * (g * h) - g * h - 2 * (g * h)),
+    )
+    weight = torch.nn.Parameter(torch.ones(8))
+
+    assert blamed(lambda h: beside(weight, h), half).culprits == ()
+
+
+def test_factors_that_differ_are_not_told_as_one():
+    """Two inputs, twice the gradient of one and half that of the other."""
+    product = with_backward(
+        lambda a, b: a * b,
+        lambda a, b, g: (
+            g * b * (2 if a.dtype in HALVES else 1),
+            g * a / (2 if a.dtype in HALVES else 1),
+        ),
+    )
+    audit = blamed(lambda h: product(torch.sin(h), torch.cos(h)), torch.bfloat16)
+
+    (finding,) = audit.findings
+    assert finding.kind.value == "unknown"
+    assert "times that" not in finding.evidence

@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING
 from gradlab.labels import few_of
 from gradlab.localisation.layers.audited import LayerState
 from gradlab.localisation.layers.checking.call_outcome import CallOutcome
+from gradlab.localisation.layers.checking.kept import alone
 from gradlab.localisation.layers.checking.kind import Character
-from gradlab.localisation.layers.replaying.replay import Piece
+from gradlab.subject.tensors.values import dtype_name
 
 if TYPE_CHECKING:
     from typing import Any
 
+    import torch
+
     from gradlab.localisation.layers.checking.check import Checker
     from gradlab.localisation.layers.recording.frames import Frame
-    from gradlab.localisation.layers.recording.owners import Owners
     from gradlab.localisation.layers.recording.record import Recording
+    from gradlab.localisation.layers.recording.recorder import Program
     from gradlab.localisation.layers.variables import Product
 
 __all__ = ["wrong_in_half"]
@@ -34,15 +37,13 @@ _SURE = 0.9
 
 
 def wrong_in_half(
-    owners: Owners, recording: Recording, checker: Checker
+    program: Program, recording: Recording, checker: Checker
 ) -> list[tuple[Frame, CallOutcome]]:
     """Find Functions that are right in double, and give another gradient in half.
 
     Parameters
     ----------
-    owners
-        Parameters of the whole model.
-    recording
+    program, recording
         A model, of which all calls are right by themselves.
     checker
         That found them so.
@@ -54,52 +55,48 @@ def wrong_in_half(
     """
     found = []
     for frame in recording.all:
-        if frame.kind != "function" or not frame.reached or not (name := _half(frame)):
+        half = _half(frame)
+        if frame.kind != "function" or not frame.reached or half is None:
             continue
         if frame.exit_random is not frame.entry.random:  # other draws in other formats
             continue
-        own, right = (_product(frame, owners, checker, raised=r) for r in (False, True))
+        own = alone(program, frame, checker)
+        right = alone(program, frame, checker, raised=True)
         if own is None or right is None or not _same_function(own, right):
             continue
-        wrong = _apart(own, right)
-        if not wrong:
-            continue
-        labels = [right.variables[k].label for k in wrong]
-        factor = _factor(own.gradients[wrong[0]], right.gradients[wrong[0]])
-        words = (
-            f"gives another gradient of {few_of(labels, 3)} in {name} than in float64, "
-            f"which is right" + (f": {factor:.3g} times that" if factor else "")
-        )
-        outcome = CallOutcome(
-            LayerState.WRONG,
-            f"its backward {words}",
-            wrong=[right.variables[k] for k in wrong],
-            character=Character("scale" if factor else "unknown", words, _SURE),
-        )
-        found.append((frame, outcome))
+        if wrong := _apart(own, right, half):
+            found.append((frame, _outcome(own, right, wrong, half)))
     return found
 
 
-def _half(frame: Frame) -> str:
-    """Name the format of half precision that a call is handed; empty without one."""
+def _outcome(
+    own: Product, right: Product, wrong: list[int], half: torch.dtype
+) -> CallOutcome:
+    """Say which gradients differ, and by what factor if they have one in common."""
+    variables = [right.variables[k] for k in wrong]
+    factors = [_factor(own.gradients[k], right.gradients[k]) for k in wrong]
+    words = (
+        f"gives another gradient of {few_of([v.label for v in variables], 3)} in "
+        f"{dtype_name(half)} than in float64, which is right"
+    )
+    common = max(factors) - min(factors) <= _STEADY * abs(factors[0])
+    kind = "scale" if common and factors[0] else "unknown"
+    if kind == "scale":
+        words += f": {factors[0]:.3g} times that"
+    return CallOutcome(
+        LayerState.WRONG,
+        f"its backward {words}",
+        wrong=variables,
+        character=Character(kind, words, _SURE),
+    )
+
+
+def _half(frame: Frame) -> torch.dtype | None:
+    """Return the format of half precision that a call is handed, if it is any."""
     import torch
 
-    halves = (torch.float16, torch.bfloat16)
     dtypes = [slot.value.dtype for slot in frame.inputs if slot.wanted]
-    return next((str(d).removeprefix("torch.") for d in dtypes if d in halves), "")
-
-
-def _product(
-    frame: Frame, owners: Owners, checker: Checker, *, raised: bool
-) -> Product | None:
-    """Run one call by itself, as the model does or in double; None where that fails."""
-    piece = Piece(frame, owners, raised=raised)
-    try:
-        return piece.product()
-    except Exception:  # noqa: BLE001 - the user's code
-        return None
-    finally:
-        checker.evaluations += piece.evaluations
+    return next((d for d in dtypes if d in (torch.float16, torch.bfloat16)), None)
 
 
 def _same_function(own: Product, right: Product) -> bool:
@@ -114,7 +111,7 @@ def _same_function(own: Product, right: Product) -> bool:
     )
 
 
-def _apart(own: Product, right: Product) -> list[int]:
+def _apart(own: Product, right: Product, half: torch.dtype) -> list[int]:
     """List the variables whose gradients differ by a share of all that the call does.
 
     Of gradients that cancel to nothing rounding is all there is: what counts is what a
@@ -122,7 +119,7 @@ def _apart(own: Product, right: Product) -> list[int]:
     """
     import torch
 
-    unit = _CANCELS * torch.finfo(own.variables[0].base.dtype).eps
+    unit = _CANCELS * torch.finfo(half).eps
     sizes = [_double(v.base).norm() for v in right.variables]
     influence = [
         _double(gradient).norm() * size

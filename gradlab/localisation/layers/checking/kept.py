@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gradlab.localisation.layers.recording.recorder import Program
     from gradlab.localisation.layers.variables import Product
 
-__all__ = ["overwritten_since"]
+__all__ = ["alone", "overwritten_since"]
 
 _DIGITS = 1e4  # roundings, by which another order of summation may differ
 _SURE = 0.95
@@ -59,7 +59,7 @@ def overwritten_since(
         answer = late.get(frame.number)
         if not answer:
             continue
-        product = _alone(program, frame, checker)
+        product = alone(program, frame, checker)
         places = [] if product is None else _other(frame, answer, product.passed)
         if product is None or not places:
             continue
@@ -123,9 +123,11 @@ def _answer(frame: Frame, twin: Frame) -> dict[int, Any]:
     return found
 
 
-def _alone(program: Program, frame: Frame, checker: Checker) -> Product | None:
-    """Run one call by itself as the model computes; None where that fails."""
-    piece = Piece(frame, program.owners)
+def alone(
+    program: Program, frame: Frame, checker: Checker, *, raised: bool = False
+) -> Product | None:
+    """Run one call by itself, as the model does or in double; None where that fails."""
+    piece = Piece(frame, program.owners, raised=raised)
     try:
         return piece.product()
     except Exception:  # noqa: BLE001 - the user's code
@@ -138,13 +140,13 @@ def _as_tuple(answer: Any) -> tuple[Any, ...]:
     return answer if isinstance(answer, tuple) else (answer,)
 
 
-def _other(frame: Frame, answer: dict[int, Any], alone: dict[int, Any]) -> list[int]:
+def _other(frame: Frame, answer: dict[int, Any], own: dict[int, Any]) -> list[int]:
     """List the inputs whose gradient is another one than that of a call alone."""
     import torch
 
     places = []
     for place, late in answer.items():
-        early = alone.get(place)
+        early = own.get(place)
         if early is None or early.shape != late.shape or not all_finite(early):
             continue
         epsilon = torch.finfo(frame.inputs[place].value.dtype).eps

@@ -65,11 +65,7 @@ class MovedRuns:
 
 
 def _size(calls: list[Frame]) -> int:
-    return sum(int(_bytes(slot.value)) for call in calls for slot in call.outputs)
-
-
-def _bytes(tensor: Any) -> int:
-    return int(tensor.numel() * tensor.element_size())
+    return sum(int(slot.value.nbytes) for call in calls for slot in call.outputs)
 
 
 def _let_go(pair: list[list[Frame]]) -> None:

@@ -91,7 +91,7 @@ def wrong_together(
         return []
     if own := (
         write_to_gradients(program, recording)
-        or wrong_in_half(program.owners, recording, checker)
+        or wrong_in_half(program, recording, checker)
     ):
         return own
     _ask_the_loss(program, recording)
