@@ -10,7 +10,15 @@ from gradlab.differentiation.ladder.bent_sides import bent_sides
 from gradlab.differentiation.ladder.creeping import creeping
 from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Derivatives
 from gradlab.differentiation.ladder.extrapolation import extrapolate_side
-from gradlab.differentiation.ladder.suspicion import Suspicion, jumps, rises, stairs
+from gradlab.differentiation.ladder.planning import STILL
+from gradlab.differentiation.ladder.suspicion import (
+    LOUD,
+    Suspicion,
+    jumps,
+    rises,
+    stairs,
+)
+from gradlab.differentiation.noise.noise import rounding_of
 from gradlab.differentiation.smoothness import Smoothness
 
 if TYPE_CHECKING:
@@ -21,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["conclude"]
 
 _TOLD = 1e-2  # relative bar of a slope that is known well
+_VAGUE = 0.3  # relative bar of what may be no slope at all
 _EXACT = 1e-11  # relative bar of slopes that settle by whole powers of the step
 
 
@@ -67,6 +76,9 @@ def conclude(
         _mend_bent(ladder, floor, results)
         error[np.isinf(value) | np.isnan(error)] = np.inf
         kind[(kind == Smoothness.SMOOTH) & ~np.isfinite(error)] = Smoothness.UNRESOLVED
+        noise = estimate.noise.copy()
+        known = np.maximum(estimate.known, rounding_of(ladder.base, floor))
+        _stay_near(ladder, known, settings, (*results, noise, *slopes))
         odd &= (error == wide) & np.isfinite(plain)
     gone = ~np.isfinite(ladder.base) | (doubt.no_right & doubt.no_left)
     value[gone], error[gone] = np.nan, np.inf
@@ -78,7 +90,7 @@ def conclude(
         left=np.where(gone, np.nan, slopes[1]).T,
         right=np.where(gone, np.nan, slopes[0]).T,
         kind=kind.T,
-        noise=estimate.noise.T,
+        noise=noise.T,
         plain=np.where(odd & ~gone, plain, np.nan).T,
     )
 
@@ -153,6 +165,42 @@ def _mend_bent(ladder: Ladder, floor: float, results: tuple[np.ndarray, ...]) ->
     place = tuple(index[told] for index in place)
     value[place], error[place] = found[0][told], found[1][told]
     kind[place], top[place] = Smoothness.SMOOTH, found[2][told]
+
+
+def _stay_near(
+    ladder: Ladder,
+    known: np.ndarray,
+    settings: AdaptiveSettings,
+    results: tuple[np.ndarray, ...],
+) -> None:
+    """Leave, in place, steps far beyond the scale where only they show what is odd.
+
+    Within the scale of the coordinate, and a little beyond, f stands still but for its
+    rounding; farther off rounding inside f grows with the step, and may look like a
+    kink, or like noise. The slope is what the steps before that leave room for.
+    """
+    value, error, kind, top, noise, ahead, behind = results
+    odd = (Smoothness.KINK, Smoothness.NOISY, Smoothness.UNRESOLVED)
+    farthest = np.nanmin(ladder.rungs, axis=0) < -STILL
+    told = (kind == Smoothness.NOISY) & (error < _VAGUE * np.abs(value))
+    place = np.nonzero(np.isin(kind, odd) & ~told & farthest[:, None])
+    if not place[0].size:
+        return
+    own = ladder.entries(*place)
+    near = own.rungs >= -STILL
+    right, left = (side[:, :, 0] - own.base[:, 0] for side in (own.right, own.left))
+    moves = np.where(near, np.fmax(np.abs(right), np.abs(left)), 0.0)
+    unit, beyond = known[place], np.exp2(np.fmax(-own.rungs, 0.0))
+    edge, columns = near.sum(axis=0) - 1, np.arange(len(unit))
+    quiet = (moves <= LOUD * unit * beyond).all(axis=0)
+    quiet &= own.rungs[edge, columns] <= 0
+    moved = np.fmax(moves.max(axis=0), unit)
+    place, edge = tuple(index[quiet] for index in place), edge[quiet]
+    moved, columns = moved[quiet], columns[quiet]
+    value[place] = own.slopes[edge, columns]
+    error[place] = settings.safety * moved / own.steps[edge, columns]
+    kind[place], top[place], noise[place] = Smoothness.SMOOTH, edge, moved
+    ahead[place] = behind[place] = np.nan
 
 
 def _from_sides(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gradlab.differentiation.ladder.runs import Estimate
     from gradlab.differentiation.ladder.suspicion import Suspicion
 
-__all__ = ["Situation", "next_rungs", "unsettled"]
+__all__ = ["STILL", "Situation", "next_rungs", "unsettled"]
 
 _SHAKY = 1e-5  # relative noise above which climbing beyond the scale averages signals
 _SEVERAL = 8  # outputs, before anything can be called usual
@@ -28,7 +28,7 @@ _FINE = 1e-8  # relative bar that will do where the slope is small beside the ro
 _LONG = (1.5, 2 / 3, 4 / 3, 5 / 3)
 _TOLD = 0.01  # relative bar: five of a wider one are hardly told from no slope
 _PATIENCE = 0.7  # a bar not better than this after four rounds will not get better
-_STILL = 6  # powers of two beyond the scale of a coordinate, where no climb goes on
+STILL = 6  # powers of two beyond the scale of a coordinate, where no climb goes on
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -185,7 +185,7 @@ def _settled_still(estimate: Estimate, rungs: np.ndarray) -> np.ndarray:
     are not to be had, in place of those that the others need.
     """
     high = rungs[estimate.top, np.arange(rungs.shape[1])[:, None]]
-    return np.asarray(_still(estimate) & (high <= -_STILL))
+    return np.asarray(_still(estimate) & (high <= -STILL))
 
 
 def _needy(now: Situation, settings: AdaptiveSettings, done: np.ndarray) -> _Needy:
@@ -234,7 +234,7 @@ def _up(now: Situation, needy: _Needy, settings: AdaptiveSettings) -> np.ndarray
     climb = np.where(needy.shaky, np.maximum(climb, -3), climb)
     # where f does not move at all: to the scale of the coordinate, and a little beyond
     still = np.where(high > 0, np.maximum(high - 6, 0), high - 6)
-    climb = np.where(needy.frozen, np.where(high > -_STILL, still, np.nan), climb)
+    climb = np.where(needy.frozen, np.where(high > -STILL, still, np.nan), climb)
     climb = np.maximum(climb, -settings.farthest)
     climb = np.where(climb < high, climb, np.nan)
     stop = np.minimum(needy.top + 1, needy.last)

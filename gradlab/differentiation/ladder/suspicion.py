@@ -18,10 +18,10 @@ from gradlab.differentiation.noise.noise import rounding_of
 if TYPE_CHECKING:
     from gradlab.differentiation.ladder.rungs import Ladder
 
-__all__ = ["FINE", "Suspicion", "jumps", "rises", "stairs", "suspect"]
+__all__ = ["FINE", "LOUD", "Suspicion", "jumps", "rises", "stairs", "suspect"]
 
 FINE = 1e-5  # relative height below which a jump may be rounding inside f
-_LOUD = 50.0  # times the rounding unit, before a difference counts as seen
+LOUD = 50.0  # times the rounding unit, before a difference counts as seen
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -80,7 +80,7 @@ def suspect(ladder: Ladder, floor: float, inherited: np.ndarray) -> Suspicion:
         unit = np.fmax(unit, inherited)
         # even part ~ h^2 where smooth, ~ h at a kink; look at the smallest rung that
         # stands out of the rounding
-        loud = (even > _LOUD * unit) & (even > 1e-9 * slope * h)
+        loud = (even > LOUD * unit) & (even > 1e-9 * slope * h)
         # the largest rung of each coordinate has none above it to be compared with
         last = np.maximum(ladder.count - 2, 0)[:, None]
         seen = np.minimum(np.argmax(loud, axis=0), last)
@@ -92,7 +92,7 @@ def suspect(ladder: Ladder, floor: float, inherited: np.ndarray) -> Suspicion:
         if kink.any():
             kink &= (seen == 0) | _hidden_below(ladder, even, unit, seen)
         fresh = kink & (seen == 0)
-        jump = moved[0] > np.maximum(_LOUD * floor, FINE) * size[0]
+        jump = moved[0] > np.maximum(LOUD * floor, FINE) * size[0]
         jump &= moved[0] > moved[1] * (h[0] / h[1]) ** 0.4
         passed = _passed(even, moved, loud, h)
         lost = np.isnan(ahead[0]) | np.isnan(behind[0])
@@ -119,7 +119,7 @@ def _hidden_below(
     under = np.maximum(seen - 1, 0)
     columns = np.arange(len(seen))[:, None]
     shrinks = ladder.steps[under, columns] / ladder.steps[seen, columns]
-    return np.asarray(Pick(seen)(even) * shrinks < 2 * _LOUD * Pick(under)(unit))
+    return np.asarray(Pick(seen)(even) * shrinks < 2 * LOUD * Pick(under)(unit))
 
 
 def _passed(
@@ -148,7 +148,7 @@ def jumps(ladder: Ladder, floor: float, *, right: bool) -> np.ndarray:
         move = _moves(ladder, right=right)[:3]
         unit = floor * np.abs(move[0]) + rounding_of(ladder.base, floor)
         alike = np.abs(move - move[0]).max(axis=0) <= 0.1 * np.abs(move[0])
-        return np.asarray(alike & (np.abs(move[0]) > _LOUD * unit))
+        return np.asarray(alike & (np.abs(move[0]) > LOUD * unit))
 
 
 def rises(ladder: Ladder, floor: float, *, right: bool) -> np.ndarray:
@@ -163,7 +163,7 @@ def rises(ladder: Ladder, floor: float, *, right: bool) -> np.ndarray:
         h = (ladder.ahead if right else ladder.behind)[:count, :, None]
         power = np.log(np.abs(move[1:] / move[:-1])) / np.log(h[1:] / h[:-1])
         grows = ((power > 0.02) & (power < 0.985)).all(axis=0)
-        seen = np.abs(move[0]) > _LOUD * rounding_of(ladder.base, floor)
+        seen = np.abs(move[0]) > LOUD * rounding_of(ladder.base, floor)
         sign = np.sign(move[0]) * (1 if right else -1)
         return np.where(grows & seen, sign, 0.0)
 
@@ -199,6 +199,6 @@ def stairs(ladder: Ladder, floor: float, told: np.ndarray) -> np.ndarray:
         # terms; where none is, those steps are all there is of f
         base = np.abs(np.broadcast_to(ladder.base, flat.shape))
         size = np.where(told, ladder.typical_size(), base)[flat] + smallest
-        seen = smallest > np.maximum(_LOUD * floor, FINE) * size
+        seen = smallest > np.maximum(LOUD * floor, FINE) * size
         flat[flat] = whole & enough & seen
         return np.asarray(flat)
