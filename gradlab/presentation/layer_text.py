@@ -368,5 +368,7 @@ def cost_of(audit: LayerAudit) -> str:
     >>> cost_of(dataclasses.replace(audit, steps=3.0, seconds=0.5))
     '500 ms, 3.0 times a forward and backward pass through its layers, one by one'
     """
+    if np.isnan(audit.steps):
+        return duration(audit.seconds)
     once = "a forward and backward pass through its layers, one by one"
     return f"{duration(audit.seconds)}, {audit.steps:.1f} times {once}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -195,7 +196,7 @@ class _Audit:
             hooked=tuple(hooked),
             evaluations=self._checker.evaluations,
             seconds=seconds,
-            steps=seconds / max(self._checker.product_seconds, 1e-9),
+            steps=seconds / (self._checker.product_seconds or math.nan),
             in_doubt=not hooked and may_be_right(self._program, told, names),
         )
 

@@ -193,7 +193,8 @@ class LayerAudit:
         Wall-clock time.
     steps
         The same in training steps: forward and backward of all pieces one by one. In a
-        small model, where Python takes longer than arithmetic, yours are shorter.
+        small model, where Python takes longer than arithmetic, yours are shorter. nan
+        where no piece could be run.
     live
         The model, for a closer look at single layers; None in a loaded audit.
     """

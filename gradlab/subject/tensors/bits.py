@@ -15,7 +15,7 @@ _COPIED = 1 << 16  # numbers of an input up to which a copy is kept
 
 
 def same_bits(one: Any, two: Any) -> bool:
-    """Whether two dense tensors hold the same numbers in one shape and dtype.
+    """Whether two dense or nested tensors hold the same numbers in one shape and dtype.
 
     Examples
     --------
@@ -25,6 +25,9 @@ def same_bits(one: Any, two: Any) -> bool:
     """
     import torch
 
+    if one.is_nested and two.is_nested:
+        parts = one.unbind(), two.unbind()
+        return len(parts[0]) == len(parts[1]) and all(map(same_bits, *parts))
     if one.shape != two.shape or one.dtype != two.dtype:
         return False
     try:

@@ -76,9 +76,9 @@ def observe(result: object, root: str = "out") -> Observed:
     ('out.best',)
     """
     if is_differentiable(result):
-        return Observed((root,), (_dense(result),))
+        return Observed((root,), (_dense(root, result),))
     found = [
-        (name, _dense(value))
+        (name, _dense(name, value))
         for name, value in _all_leaves(result, root)
         if is_differentiable(value)
     ]
@@ -192,9 +192,15 @@ def _parts(tensor: Any) -> tuple[Any, ...]:
     return (plain.real, plain.imag)
 
 
-def _dense(tensor: Any) -> Any:
+def _dense(name: str, tensor: Any) -> Any:
     import torch
 
+    if tensor.is_nested:
+        msg = (
+            f"output {name!r} is a nested tensor, which has no one shape; let the "
+            "function end with .to_padded_tensor(0.0) of it, or give a loss="
+        )
+        raise SubjectError(msg)
     return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 

@@ -140,8 +140,9 @@ class Checker:
 
     def _try(self, frame: Frame, *, whole: bool) -> CallOutcome:
         """Check in double precision where that works, else as the model computes."""
-        trouble = ""
-        for raised in (True, False) if frame.low else (False,):
+        trouble = frame.unfit
+        tries = (True, False) if frame.low else (False,)
+        for raised in () if trouble else tries:
             piece = self._piece(frame, raised=raised, whole=whole)
             try:
                 outcome = self._check(piece)

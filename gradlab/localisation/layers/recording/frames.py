@@ -131,6 +131,16 @@ class Frame:
         return any(slot.value.dtype in low for slot in slots)
 
     @property
+    def unfit(self) -> str:
+        """Why it cannot be run by itself at moved inputs; "" if nothing speaks against.
+
+        Of nested tensors torch has neither sums nor a comparison, entry by entry.
+        """
+        slots = (*self.inputs, *self.outputs)
+        unfit = any(slot.value.is_nested for slot in slots)
+        return "takes or returns nested tensors (torch.nested)" if unfit else ""
+
+    @property
     def unasked(self) -> list[int]:
         """Positions of inputs of floating point that the model asks no gradient of.
 

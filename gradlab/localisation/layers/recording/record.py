@@ -198,6 +198,11 @@ def _weighted(program: Program, output: Any) -> tuple[list[Any], list[Any]]:
         )
     if program.loss is not None:
         return roots, [torch.ones_like(roots[0])]
+    if any(root.is_nested for root in roots):
+        raise InputTypeError(
+            f"{program.title} returned a nested tensor, which has no one shape to "
+            "draw weights of; give a loss that makes one number of it"
+        )
     return roots, _random_weights(roots, program.seed)
 
 
@@ -263,6 +268,8 @@ def _any_gradients(
 
 def _meaningful(gradient: Any) -> Any:
     """None for a gradient that is zero or not finite: it would hide every mistake."""
+    if gradient is not None and gradient.is_nested:  # torch does not sum those
+        return gradient.detach()
     if gradient is None or not any_nonzero(gradient):
         return None
     return gradient.detach() if all_finite(gradient) else None
