@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -196,7 +195,7 @@ class _Audit:
             hooked=tuple(hooked),
             evaluations=self._checker.evaluations,
             seconds=seconds,
-            steps=seconds / (self._checker.product_seconds or math.nan),
+            steps=seconds / (self._checker.product_seconds or float("nan")),
             in_doubt=not hooked and may_be_right(self._program, told, names),
         )
 
