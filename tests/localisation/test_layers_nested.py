@@ -67,7 +67,14 @@ def test_an_audit_without_a_loss_says_what_a_nested_output_lacks(layout):
         gl.blame(model, *sequences())
     audit = gl.blame(model, *sequences(), loss=padded_square)
     assert not audit.culprits
-    assert " times a forward" not in str(audit)  # nothing could be called
+    assert audit.seconds > 0
+
+
+def test_an_audit_of_which_nothing_could_be_run_names_no_multiple_of_a_step(layout):
+    """There was no step to measure: it came out as some millions."""
+    ragged = torch.nested.nested_tensor(list(sequences()), layout=layout)
+    audit = gl.blame(torch.nn.Linear(3, 3), ragged, loss=padded_square)
+    assert " times a forward" not in str(audit)
 
 
 def test_a_check_without_a_loss_says_what_a_nested_output_lacks(layout):
