@@ -126,6 +126,16 @@ def _second_opinion(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
+def _bent(evidence: Evidence) -> set[str]:
+    """Name the inputs of which nothing but kinks is open: bars cover both slopes."""
+    found = set()
+    for part in evidence.parts:
+        open_ = part.verdicts == Verdict.UNDECIDED
+        if open_.any() and (part.kinds[open_] == Smoothness.KINK).all():
+            found.add(evidence.subject.inputs[part.which].name)
+    return found
+
+
 def _precision(evidence: Evidence) -> Iterator[Finding]:
     epsilon = evidence.subject.epsilon
     if epsilon > DOUBLE:
@@ -138,7 +148,7 @@ def _precision(evidence: Evidence) -> Iterator[Finding]:
             "",
             0.9,
             f"The function computes with a round-off of {epsilon:.2g}; {told}"
-            f"{measured(evidence.comparisons)}.{_coarser(evidence)}",
+            f"{measured(evidence.comparisons, _bent(evidence))}.{_coarser(evidence)}",
             advice,
         )
         return

@@ -11,7 +11,7 @@ from gradlab.diagnosis.finding import BugKind, Finding
 from gradlab.subject.subject import is_torch_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -144,10 +144,21 @@ def _too_steep(comparison: Comparison) -> Finding | None:
     )
 
 
-def measured(comparisons: Sequence[Comparison]) -> str:
-    """Go on with what was measured of the first input that its bars leave undecided."""
+def measured(comparisons: Sequence[Comparison], bent: Collection[str]) -> str:
+    """Go on with what was measured of the first input that its bars leave undecided.
+
+    Parameters
+    ----------
+    comparisons
+        With their verdicts.
+    bent
+        Names of inputs whose bars have another reason than a lack of digits.
+    """
     for comparison in comparisons:
-        if comparison.verdict == Verdict.UNDECIDED:
+        if (
+            comparison.verdict == Verdict.UNDECIDED
+            and comparison.input.name not in bent
+        ):
             if _clearly_apart(comparison).any():  # a surrogate, say: no lack of digits
                 continue
             return f": too coarse to tell {_measured(comparison)}"

@@ -176,3 +176,21 @@ def test_a_surrogate_is_no_lack_of_digits():
     assert "surrogate" in kinds
     assert "low_precision" in kinds
     assert not any("too coarse" in f.evidence for f in report.findings)
+
+
+def test_bars_over_both_sides_of_a_kink_are_no_lack_of_digits():
+    """A grid that lies on the pixels, in float32: kinks wherever it samples."""
+    torch = pytest.importorskip("torch")
+    functional = torch.nn.functional
+    image = torch.randn(1, 2, 4, 5)
+    theta = torch.eye(2, 3).unsqueeze(0)
+
+    def warped(theta):
+        grid = functional.affine_grid(theta, [1, 2, 4, 5], align_corners=False)
+        return functional.grid_sample(image, grid, align_corners=False)
+
+    report = gl.check(warped, theta)
+    assert report.verdict == gl.Verdict.UNDECIDED
+    said = " ".join(finding.evidence for finding in report.findings)
+    assert "has a kink" in said
+    assert "too coarse" not in said
