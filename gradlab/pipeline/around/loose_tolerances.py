@@ -58,6 +58,7 @@ _WITHIN = 1e-2  # of a tolerance, of what moves f most: nobody asked f for so mu
 _ENTRIES = 4  # whose slopes are measured again
 # Of the size of an entry: where nobody else asks, as f may keep its results.
 _STEP = 1.0001e-4
+_LONG = 0.1
 
 
 class _Look(NamedTuple):
@@ -232,11 +233,26 @@ def _shrinks(looks: list[_Look], block: Block) -> bool:
 def _gap(
     subject: Subject, block: Block, place: Place, meter: Meter, most: float
 ) -> float:
-    """Measure how far the sides are apart at an entry, as f is now."""
+    """Measure how far the sides are apart at an entry, as f is now.
+
+    Where that is no less than it was, over longer steps, too: an integrator that comes
+    to choose other steps on the way jumps by some of its tolerance, and by a short step
+    that is a wrong slope.
+    """
     row, column = place
-    meter.spend(2)
-    slope = way_of(lambda: slope_at(subject, block, column, _STEP), 2 * most)[0][row]
-    return float(np.abs(told_at(subject, block, place, most) - slope))
+
+    def slope(step: float) -> float:
+        meter.spend(2)
+        ends = way_of(lambda: slope_at(subject, block, column, step), 2 * most)[0]
+        return float(ends[row])
+
+    told = told_at(subject, block, place, most)
+    gap = abs(told - slope(_STEP))
+    if SHRINKS * gap < float(block.gap[place]):
+        return gap
+    # what the curvature of f adds cancels: it may be as large as a slip
+    far = (4 * slope(_LONG / 2) - slope(_LONG)) / 3
+    return min(gap, abs(told - far))
 
 
 def told_at(subject: Subject, block: Block, place: Place, most: float) -> float:
