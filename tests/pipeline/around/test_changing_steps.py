@@ -32,7 +32,7 @@ EMBEDDED = (
 
 
 def grown(params, end, rtol=1e-3):
-    """Logistic growth of a tenth, by steps of which each depends on the error before."""
+    """Logistic growth of a tenth, by steps as long as the error before allows."""
     rate, most = params
     y, time, step = 0.1, 0.0, end
     while end - time > 1e-14:
