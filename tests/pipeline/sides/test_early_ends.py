@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.building import Sides, build_subject
+from gradlab.differentiation.evaluation import line_rows
+from gradlab.differentiation.metering.meter import Meter
 from gradlab.pipeline.sides.lines_run import path_of
 
 METHODS = ["complex-step", "adaptive", "central", "forward"]
@@ -198,3 +201,24 @@ def test_what_garbage_collection_calls_is_no_line_of_the_function():
         gc.callbacks.remove(told)
 
     assert len(paths) == 1
+
+
+def test_only_lines_of_the_function_are_followed():
+    """Frames of gradlab that lead to it are not: those take longer than many an f."""
+    followed = {}
+
+    def look(x):
+        frame = sys._getframe()
+        while frame is not None:
+            code = frame.f_code
+            followed[code.co_filename, code.co_name] = frame.f_trace is not None
+            frame = frame.f_back
+        return x
+
+    subject = build_subject(look, (np.array([2.0]),), Sides(grad=np.ones(1)))
+    subject.row()
+    path_of(lambda: line_rows(subject, [np.array([0.5])], [1.0], Meter()))
+    assert {name for (file, name), seen in followed.items() if seen} == {
+        "look",
+        "<lambda>",
+    }
