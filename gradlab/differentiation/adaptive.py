@@ -79,11 +79,10 @@ def adaptive(
     from gradlab.differentiation.ladder.climb import climb  # most checks climb none
 
     settings = settings or AdaptiveSettings()
-    if points.size == 0:
-        return Derivatives.unknown(base.size, 0)
+    found = Derivatives.unknown(base.size, points.size)
     rounding = rounding or Rounding.over(base.size)
     per_chunk = max(1, settings.chunk // max(1, base.size))
-    parts = []
+    spent = 0
     for start in range(0, points.size, per_chunk):
         some = slice(start, start + per_chunk)
 
@@ -93,8 +92,9 @@ def adaptive(
             return sample(which + start, displacement)
 
         where = points[some], scales[some]
-        parts.append(climb(shifted, *where, base, rounding, settings))
-    return _without_accidents(Derivatives.join(parts))
+        own = found.columns(some)
+        spent += climb(shifted, *where, base, rounding, settings, own)
+    return _without_accidents(dataclasses.replace(found, evaluations=spent))
 
 
 def _without_accidents(found: Derivatives) -> Derivatives:

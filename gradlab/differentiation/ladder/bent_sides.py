@@ -142,5 +142,8 @@ def settles_like_the_step(ladder: Ladder, floor: float) -> np.ndarray:
         np.take_along_axis(array, level, axis=0) for array in (change, way, heard)
     )
     alike = heard.all(axis=0) & (np.abs(np.sign(change).sum(axis=0)) == _RUNGS - 1)
-    growth = np.diff(np.log(np.abs(change)), axis=0) / np.diff(np.log(way), axis=0)
-    return np.asarray(alike & ((growth > _POWER[0]) & (growth < _POWER[1])).all(axis=0))
+    own = np.flatnonzero(alike)  # few: and logarithms take long
+    change, way = np.log(np.abs(change[:, own])), np.log(way[:, own])
+    growth = np.diff(change, axis=0) / np.diff(way, axis=0)
+    alike[own] = ((growth > _POWER[0]) & (growth < _POWER[1])).all(axis=0)
+    return np.asarray(alike)

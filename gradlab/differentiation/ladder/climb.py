@@ -13,12 +13,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.differentiation.ladder.conclusion import conclude
-from gradlab.differentiation.ladder.derivatives import (
-    AdaptiveSettings,
-    Derivatives,
-    Rounding,
-    Sampler,
-)
 from gradlab.differentiation.ladder.planning import Situation, next_rungs, unsettled
 from gradlab.differentiation.ladder.reading import Reading, blocks, read, underrated
 from gradlab.differentiation.ladder.rungs import Samples
@@ -26,6 +20,13 @@ from gradlab.differentiation.noise.noise import FEW, shared_noise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from gradlab.differentiation.ladder.derivatives import (
+        AdaptiveSettings,
+        Derivatives,
+        Rounding,
+        Sampler,
+    )
 
 __all__ = ["climb"]
 
@@ -75,13 +76,16 @@ def climb(
     base: np.ndarray,
     rounding: Rounding,
     settings: AdaptiveSettings,
-) -> Derivatives:
+    results: Derivatives,
+) -> int:
     """Build the ladders of some coordinates, rung by rung, and read them.
 
-    Parameters are those of `gradlab.differentiation.adaptive.adaptive`.
+    Parameters are those of `gradlab.differentiation.adaptive.adaptive`; what is found
+    is written into `results`, of which nothing is known so far. Returns the number of
+    evaluations.
     """
     if not np.isfinite(base).any():
-        return Derivatives.unknown(base.size, points.size)
+        return 0
     unit = np.exp2(np.clip(np.round(np.log2(scales)), -1000, 1022))  # stay finite
     bits = -np.log2(rounding.floor)
     stride = max(2.0, float(np.round(6 * bits / 52)))
@@ -98,7 +102,7 @@ def climb(
         wish=np.repeat((stride * np.arange(1.0, 4.0))[:, None], points.size, axis=1),
         noise=rounding.noise.copy(),
         served=np.zeros((points.size, 0, 2), int),
-        results=Derivatives.unknown(base.size, points.size),
+        results=results,
     )
     busy = now.round()
     watched = _watched(now.samples)
@@ -113,7 +117,7 @@ def climb(
             for some, outputs in _alike(alone):
                 _look_alone(now, some, outputs)
             alone = {c: alone[c] for c in now.round().tolist()}
-    return dataclasses.replace(now.results, evaluations=int(now.samples.spent.sum()))
+    return int(now.samples.spent.sum())
 
 
 def _watched(samples: Samples) -> np.ndarray | None:

@@ -70,17 +70,38 @@ def creeping(
         waiting &= ~first
         alike = first & (np.abs(rate[some].sum(axis=0)) >= size.sum(axis=0))
         alike &= (size > _HEARD * noise[some]).all(axis=0)
-        middle = np.cumsum(octaves[some], axis=0) - octaves[some] / 2
-        dying = (size[:-1] / size[1:]) ** (1 / (middle[1:] - middle[:-1]))
-        usual = (size[0] / size[-1]) ** (1 / (middle[-1] - middle[0]))
-        alike &= (dying > _POWERS).all(axis=0) & (dying < _NOISE).all(axis=0)
-        rest = rate[low] * usual ** (octaves[low] / 2) / -np.log(usual)
-        told = np.abs(rest) + noise[low] * octaves[low]
-        ends = np.where(usual < _SLOW, slope[low] + rest, slope[low])
-        ends = np.where(usual < _EVEN, ends, np.inf * rate[low])
-        value = np.where(alike, ends, value)
-        bar = np.where(alike, np.where(usual < _SLOW, told, np.inf), bar)
+        own = np.flatnonzero(alike)  # few: and powers take long
+        if own.size:
+            rows = [array[some, own] for array in (slope, rate, noise, octaves)]
+            value[own], bar[own] = _ends(rows, (value[own], bar[own]))
     return value, bar
+
+
+def _ends(
+    changes: list[np.ndarray], otherwise: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Give slope and bar at the end of changes that die out alike, else what there was.
+
+    Parameters
+    ----------
+    changes
+        As from `_changes`, so many as must go on alike, (4, K) each.
+    otherwise
+        What there was, (K,) each.
+    """
+    slope, rate, noise, octaves = changes
+    size = np.abs(rate)
+    middle = np.cumsum(octaves, axis=0) - octaves / 2
+    dying = (size[:-1] / size[1:]) ** (1 / (middle[1:] - middle[:-1]))
+    usual = (size[0] / size[-1]) ** (1 / (middle[-1] - middle[0]))
+    alike = (dying > _POWERS).all(axis=0) & (dying < _NOISE).all(axis=0)
+    rest = rate[0] * usual ** (octaves[0] / 2) / -np.log(usual)
+    told = np.abs(rest) + noise[0] * octaves[0]
+    ends = np.where(usual < _SLOW, slope[0] + rest, slope[0])
+    ends = np.where(usual < _EVEN, ends, np.inf * rate[0])
+    bar = np.where(usual < _SLOW, told, np.inf)
+    value, error = otherwise
+    return np.where(alike, ends, value), np.where(alike, bar, error)
 
 
 def spread(rungs: np.ndarray, usable: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

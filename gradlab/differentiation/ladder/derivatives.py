@@ -127,14 +127,12 @@ class Derivatives:
     plain: np.ndarray
     evaluations: int = 0
 
-    @classmethod
-    def join(cls, parts: list[Derivatives]) -> Derivatives:
-        """Put the coordinates of several results side by side."""
-        whole: dict[str, Any] = {
-            name: np.concatenate([getattr(part, name) for part in parts], axis=1)
-            for name in _MATRICES
+    def columns(self, some: slice) -> Derivatives:
+        """Return those of some coordinates, in the memory of the whole."""
+        views: dict[str, Any] = {
+            name: getattr(self, name)[:, some] for name in _MATRICES
         }
-        return cls(evaluations=sum(part.evaluations for part in parts), **whole)
+        return Derivatives(**views)
 
     def take(
         self, other: Derivatives, coordinates: np.ndarray, outputs: slice | np.ndarray

@@ -164,7 +164,8 @@ class Samples:
         rows = slice(self._used, self._used + count)
         self._used = rows.stop
         if rows.stop > len(self._right):
-            shape = (max(rows.stop, 2 * len(self._right)), self.base.size)
+            # what is not written to yet costs nothing, what is copied does
+            shape = (max(8 * count, 2 * rows.stop), self.base.size)
             for name in ("_right", "_left"):
                 old, grown = getattr(self, name), np.empty(shape)
                 grown[: len(old)] = old

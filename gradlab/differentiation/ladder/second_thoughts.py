@@ -58,6 +58,8 @@ def overrule(
         return best, split
     # what contradicts the rival takes two rungs at least between the two runs
     far = runs.bottom[:, None, None] - runs.bottom[best[0]] >= 3
+    if not (plain & far).any():
+        return best, split
     rival, some = _rival(runs, error, plain, far)
     # from just above a stair f strays little below: no measure of what it does above
     fine = plain & far & (runs.noise < _INSIDE * size)
@@ -167,31 +169,27 @@ def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
     if not small.any():
         return best
     levels, u, h = rungs.h.shape[0], table.nodes, rungs.h
-    terms = [
-        np.abs(table.divided[columns[k]][4 - k : levels - k]) * u[4:] ** k
-        for k in range(5)
-    ]
-    highest, spread = np.abs(table.divided[columns[4]]), table.spread[columns[4]]
-    rate = np.maximum(terms[1] / terms[0], terms[2] / terms[1])
-    smooth = np.maximum(3 * terms[3] * rate, 10 * terms[2] * rate**2)
-    smooth = np.maximum(smooth, 10 * terms[1] * rate**3)
+    reach = h[best.top, np.arange(h.shape[1])[:, None], 0]
+    near = (h[4:] <= 40 * reach) & (h[4:] >= reach / 2)
+    near &= h[4:] <= 12 * h[2 : levels - 2]
     known = rungs.unit[4:] + rungs.reach * np.abs(best.value)
     known = 8 * np.fmax(known, best.noise)
-    rough = (terms[4] > smooth) & (highest > spread * known) & small
-    reach = h[best.top, np.arange(h.shape[1])[:, None], 0]
+    highest, spread = np.abs(table.divided[columns[4]]), table.spread[columns[4]]
+    rough = (highest > spread * known) & small & near
+    rough[rough] = _stay(table, rough)
+    if not rough.any():
+        return best
     # a slope that changes much up there is a kink or curvature, no hidden jump
     off = np.abs(table.slopes[:levels] - best.value)
     off = np.where(h > reach, off, 0.0)
     most = np.fmax.reduce([off[k : levels - 4 + k] for k in range(5)], axis=0)
     rough &= most < 0.1 * np.abs(best.value)
-    rough &= (h[4:] <= 40 * reach) & (h[4:] >= reach / 2)
-    rough &= h[4:] <= 12 * h[2 : levels - 2]
     suspects = rough.any(axis=0)
     if suspects.any():
         rough[:, suspects] &= ~_goes_on(best, rungs, suspects)
     if not rough.any():
         return best
-    jump = np.zeros(terms[4].shape)
+    jump = np.zeros(rough.shape)
     for n in (2, 3, 4):  # had this rung jumped and no other: by how much
         others = [k for k in range(5) if k != n]
         node = u[n : levels - 4 + n]
@@ -205,6 +203,27 @@ def roughen(best: Estimate, table: Tableau, rungs: Rungs) -> Estimate:
     widen = np.where(rough, jump / h[2 : levels - 2], 0.0)
     widen = np.where(np.isfinite(widen), widen, 0.0).max(axis=0)
     return dataclasses.replace(best, hidden=widen)
+
+
+def _stay(table: Tableau, some: np.ndarray) -> np.ndarray:
+    """Say of which runs of five rungs the terms of the series stop shrinking, (K,).
+
+    Parameters
+    ----------
+    some
+        Those that are asked of, (runs, C, m); K of them.
+    """
+    columns, u = table.layout.columns, table.nodes
+    levels = u.shape[0]
+    nodes = np.broadcast_to(u[4:], some.shape)[some]
+    terms = [
+        np.abs(table.divided[columns[k]][4 - k : levels - k][some]) * nodes**k
+        for k in range(5)
+    ]
+    rate = np.maximum(terms[1] / terms[0], terms[2] / terms[1])
+    smooth = np.maximum(3 * terms[3] * rate, 10 * terms[2] * rate**2)
+    smooth = np.maximum(smooth, 10 * terms[1] * rate**3)
+    return np.asarray(terms[4] > smooth)
 
 
 def _goes_on(best: Estimate, rungs: Rungs, some: np.ndarray) -> np.ndarray:
