@@ -315,7 +315,7 @@ def _doubtful(
     """Say where f does within two steps what no function of its size and scale does."""
     order = 3 if two_sided else 2
     size = _sizes(found, look.scales, base)
-    usual = size * (look.step / look.scales) ** order
+    usual = size * (look.step[:1] / look.scales) ** order  # one step a column
     rounding = _ROUNDING * epsilon * np.fmax(np.abs(base)[:, None], look.move)
     gentle = look.stray <= np.fmax(_LIVELY * usual, rounding)
     gentle &= look.stray <= np.fmax(_GENTLE * usual, _ASTRAY * look.move)
