@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.differentiation.ladder import reading
+from gradlab.differentiation.ladder import creeping, reading, second_thoughts
 from gradlab.differentiation.ladder.derivatives import AdaptiveSettings, Rounding
 from gradlab.differentiation.ladder.rungs import Samples
 from gradlab.differentiation.ladder.tableau import Tableau, layout
@@ -260,3 +260,31 @@ def test_short_ladders_are_not_padded_to_a_deep_one(monkeypatch):
     whole = read_as_arrays(samples, every)
     for name, array in whole.items():
         np.testing.assert_array_equal(cut[name], array, err_msg=name)
+
+
+def test_powers_are_taken_only_where_something_asks_for_them(monkeypatch):
+    """Terms of a series, and how changes die out: of few entries, not of all read."""
+    f, x, exact = dense(200, 20, seed=0)
+    asked = {"terms": 0, "changes": 0, "read": 0}
+    terms, ends = second_thoughts._stay, creeping._ends
+    extrapolate = reading.extrapolate_central
+
+    def counted_terms(table, some):
+        asked["terms"] += int(some.sum())
+        return terms(table, some)
+
+    def counted_ends(changes, otherwise):
+        asked["changes"] += changes[0].shape[1]
+        return ends(changes, otherwise)
+
+    def counted(ladder, *args):
+        asked["read"] += ladder.right[0].size
+        return extrapolate(ladder, *args)
+
+    monkeypatch.setattr(second_thoughts, "_stay", counted_terms)
+    monkeypatch.setattr(creeping, "_ends", counted_ends)
+    monkeypatch.setattr(reading, "extrapolate_central", counted)
+    found = gl.numeric_jacobian(f, x)
+    assert (np.abs(found.value - exact) <= 5 * found.error).all()
+    assert 0 < asked["terms"] < asked["read"] / 2
+    assert asked["changes"] < asked["read"] / 20
