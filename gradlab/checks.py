@@ -194,8 +194,7 @@ def check(
             audits = diagnose and looks_like_module(fn)
             layers = None
             if audits:
-                rewind = guard.random_freeze().restore
-                layers = Layers(fn, inputs, loss, meter, tuple(checked), rewind)
+                layers = Layers(fn, inputs, loss, meter, tuple(checked), guard.rewind)
             call = Call(
                 plan, meter, roots, guard=guard, explain=diagnose, layers=layers
             )

@@ -39,7 +39,7 @@ class Layers:
         Of all inputs that are checked, the parameters among them.
     rewind
         Rewinds generators to the draw that the check compares: a dropout may hide a
-        mistake from another one.
+        mistake from another one. With what modules remember of evaluations before.
     audit
         What was found; None before, and where it could not be made.
     refusal

@@ -211,6 +211,7 @@ class _Audit:
         elif wrong:
             outcome, count = as_far_as_alone(frame, outcome, self._alone)
             self._checker.evaluations += count
+        if wrong and not self._recording.raised:
             outcome = self._as_far_as_it_reaches(frame, outcome)
         self._outcomes[frame.number] = outcome
         for child in frame.children:
@@ -384,11 +385,7 @@ def _is_parameter(variable: Variable, frame: Frame) -> bool:
 
 def _inside_out(frames: list[Frame]) -> list[Frame]:
     """Children before parents, in the order in which calls returned."""
-    found: list[Frame] = []
-    for frame in frames:
-        found += _inside_out(frame.children)
-        found.append(frame)
-    return found
+    return [call for top in frames for call in (*_inside_out(top.children), top)]
 
 
 def _last(frame: Frame, wrong: list[Frame]) -> int:

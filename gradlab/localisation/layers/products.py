@@ -14,7 +14,7 @@ from gradlab.subject.tensors.graph import graph_nodes
 from gradlab.tracebacks import stopped_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = [
     "all_finite",
@@ -27,7 +27,6 @@ __all__ = [
     "length",
     "nearest_parameter",
     "nodes_behind",
-    "parameters_behind",
     "refuses_grad",
     "weighted_sums",
 ]
@@ -225,16 +224,3 @@ def leaves_behind(outputs: list[Any]) -> list[Any]:
     """List the leaf tensors of the graph behind some outputs."""
     variables = [getattr(node, "variable", None) for node in nodes_behind(outputs)]
     return [variable for variable in variables if variable is not None]
-
-
-def parameters_behind(outputs: list[Any], known: Iterable[Any]) -> list[Any]:
-    """List the parameters among these leaves, each once, without those `known`."""
-    import torch
-
-    left_out = {id(tensor) for tensor in known}
-    found = {
-        id(leaf): leaf
-        for leaf in leaves_behind(outputs)
-        if isinstance(leaf, torch.nn.Parameter) and id(leaf) not in left_out
-    }
-    return list(found.values())

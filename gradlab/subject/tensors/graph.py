@@ -14,16 +14,20 @@ from typing import TYPE_CHECKING, Any
 from gradlab.subject.tensors.values import is_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gradlab.subject.tree import Leaf
 
-__all__ = ["dependent_inputs", "graph_nodes", "name_of"]
+__all__ = ["dependent_inputs", "graph_nodes", "name_of", "nodes_so_far"]
 
 _MOST = 10_000  # nodes of a graph that are walked; a longer history is not an input's
 
 
-def graph_nodes(starts: Iterable[Any], most: float = math.inf) -> Iterator[Any]:
+def graph_nodes(
+    starts: Iterable[Any],
+    most: float = math.inf,
+    skip: Callable[[Any], bool] | None = None,
+) -> Iterator[Any]:
     """Walk over a graph towards its leaves, each node once.
 
     Parameters
@@ -32,6 +36,8 @@ def graph_nodes(starts: Iterable[Any], most: float = math.inf) -> Iterator[Any]:
         Nodes to begin with, such as the ``grad_fn`` of outputs; None is no node.
     most
         Nodes after which the walk ends.
+    skip
+        Whether a node is left out, and what is only behind it.
 
     Examples
     --------
@@ -44,11 +50,29 @@ def graph_nodes(starts: Iterable[Any], most: float = math.inf) -> Iterator[Any]:
     seen: set[Any] = set()
     while waiting and len(seen) < most:
         node = waiting.pop()
-        if node is None or node in seen:
+        if node is None or node in seen or (skip is not None and skip(node)):
             continue
         seen.add(node)
         yield node
         waiting += [parent for parent, _ in node.next_functions]
+
+
+def nodes_so_far() -> int:
+    """Count the nodes of graphs that were made in this thread.
+
+    Examples
+    --------
+    >>> import torch
+    >>> before = nodes_so_far()
+    >>> node = torch.ones(2, requires_grad=True).exp().grad_fn
+    >>> node._sequence_nr() in range(before, nodes_so_far())
+    True
+    """
+    import torch
+
+    with torch.enable_grad():
+        node: Any = torch.ones((), requires_grad=True).view(1).grad_fn
+    return int(node._sequence_nr())  # noqa: SLF001
 
 
 def name_of(node: Any) -> str:

@@ -13,6 +13,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.differentiation.lines.least_scales import SMALL
+from gradlab.localisation.layers.checking.kind import random_cotangents
 from gradlab.localisation.layers.checking.moved_runs import movement, with_others
 from gradlab.localisation.layers.checking.probe import Precision, slopes
 from gradlab.localisation.layers.products import inner, length, nearest_parameter
@@ -62,7 +63,7 @@ def right_within_reach(
     """
     own = program.owners.inside(program.module)
     whole = _Part(program, None, own, near=False, runs=runs)
-    piece = Piece(frame, program.owners, raised=frame.low)
+    piece = _piece(program, frame)
     try:
         product = piece.product()
         return all(
@@ -95,11 +96,19 @@ def wrong_nearby(
     part = _nearby(program, frame, variable, runs)
     if part is None:
         return False
-    piece = Piece(frame, program.owners, raised=frame.low)
+    piece = _piece(program, frame)
     try:
         return not _right_along(part, piece, piece.product(), measure, 1)
     except Exception:  # noqa: BLE001 - the user's code may raise anything
         return False
+
+
+def _piece(program: Program, frame: Frame) -> Piece:
+    """Make a call ready to run, with weights of its outputs where none arrived."""
+    piece = Piece(frame, program.owners, raised=frame.low)
+    if frame.reached:
+        return piece
+    return piece.with_cotangents(random_cotangents(piece, program.seed))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -190,6 +199,7 @@ def _nearby(
         kwargs=kwargs,
         loss=None,
         start=top.entry.random,
+        attributes=None,
     )
     return _Part(layer, top, own, near=True, runs=runs)
 

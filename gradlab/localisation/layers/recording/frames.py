@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gradlab.localisation.layers.recording.state import Entry, RandomState
+    from gradlab.localisation.layers.recording.state import (
+        Attributes,
+        Entry,
+        RandomState,
+    )
 
 __all__ = [
     "Frame",
@@ -98,6 +102,8 @@ class Frame:
     parent: Frame | None
     autocast: Any = None  # the dtype that torch casts to meanwhile, if it does
     packed: bool = False  # whether hooks kept what it saves: a checkpoint runs it again
+    began: int = 0  # how many nodes of graphs there were when the run began
+    aside: Attributes | None = None  # what the run left in modules that it did not call
     result: Any = None
     outputs: list[Slot] = dataclasses.field(default_factory=list)
     overwritten: frozenset[int] = frozenset()

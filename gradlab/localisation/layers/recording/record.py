@@ -17,6 +17,7 @@ from gradlab.localisation.layers.recording.frames import Frame, walk
 from gradlab.localisation.layers.recording.intercept import intercepting
 from gradlab.localisation.layers.recording.recorder import Program, Recorder, Stale
 from gradlab.localisation.layers.recording.scribbles import noting_scribbles
+from gradlab.localisation.layers.recording.state import kept_attributes
 from gradlab.localisation.layers.recording.trees import (
     fill,
     leaves,
@@ -90,7 +91,13 @@ def record(program: Program) -> Recording:
             "torch.nn.Module.__call__, where an audit listens to its layers; compare "
             "the gradients of its parameters by gradlab.check"
         )
-    return _backward(program, recorder, output)
+    recording = _backward(program, recorder, output)
+    if program.attributes is not None:
+        called = {id(frame.target) for frame in recording.all}
+        aside = program.attributes.only(lambda module: id(module) not in called)
+        for frame in recording.all:
+            frame.aside = aside
+    return recording
 
 
 def run_again(program: Program) -> list[Frame]:
@@ -106,7 +113,8 @@ def run_with_sums(program: Program) -> tuple[list[Frame], list[Any]]:
 
 def calls_again(program: Program) -> list[Frame]:
     """Run forward once more, and list its calls."""
-    recorder, _ = _run(program)
+    with kept_attributes(program.module):
+        recorder, _ = _run(program)
     return list(walk(recorder.frames))
 
 
@@ -126,7 +134,7 @@ def _forward(
 
     recorder = Recorder(program, stale, changes or {})
     args, kwargs = own_inputs(program)
-    program.start.put_back()
+    program.begin()
     with torch.enable_grad(), intercepting(recorder):
         try:
             output = program.module(*args, **kwargs)
@@ -320,7 +328,8 @@ def loss_depends_on(program: Program, frame: Frame) -> bool:
 
     values = []
     for changes in ({}, {frame.number: change}):
-        output = _forward(program, set(), changes)[1]
+        with kept_attributes(program.module):
+            output = _forward(program, set(), changes)[1]
         roots, weights = _weighted(program, output)
         values.append(
             sum(

@@ -9,9 +9,14 @@ from gradlab.localisation.layers.recording.frames import Frame, Slot, walk
 from gradlab.localisation.layers.recording.hooks import hooks_of
 from gradlab.localisation.layers.recording.intercept import call_function, call_module
 from gradlab.localisation.layers.recording.owners import Owners
-from gradlab.localisation.layers.recording.state import entry_of, random_now
+from gradlab.localisation.layers.recording.state import (
+    Attributes,
+    entry_of,
+    random_now,
+)
 from gradlab.localisation.layers.recording.trees import Hole, leaves, take_out
 from gradlab.subject.tensors.calling.freed import freed
+from gradlab.subject.tensors.graph import nodes_so_far
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,6 +51,9 @@ class Program:
         Where the model's parameters are registered.
     known_wrong
         Whether a check has found gradients of the model wrong already.
+    attributes
+        Of all modules, as every run finds them; None where a layer is put into the
+        state of its call.
     """
 
     module: Any
@@ -56,6 +64,7 @@ class Program:
     seed: int
     owners: Owners
     known_wrong: bool = False
+    attributes: Attributes | None = None
 
     @classmethod
     def of(cls, live: LayerLive, generators: Sequence[SavedRandom]) -> Program:
@@ -65,7 +74,22 @@ class Program:
         """
         module, loss = live.module, live.loss
         start, owners = random_now(generators=generators), Owners(module)
-        return cls(module, live.inputs, live.kwargs, loss, start, live.seed, owners)
+        return cls(
+            module,
+            live.inputs,
+            live.kwargs,
+            loss,
+            start,
+            live.seed,
+            owners,
+            attributes=Attributes(module),
+        )
+
+    def begin(self) -> None:
+        """Put back what a run before has drawn and what its modules remember of it."""
+        self.start.put_back()
+        if self.attributes is not None:
+            self.attributes.put_back()
 
     @property
     def title(self) -> str:
@@ -115,6 +139,7 @@ class Recorder:
         self._copies: dict[int, tuple[Any, int, Any]] = {}
         self._live: set[int] = set()  # tensors that should carry a gradient, and do not
         self._random = program.start
+        self._began = nodes_so_far()
         self.frames: list[Frame] = []
         self.count = 0
 
@@ -213,6 +238,7 @@ class Recorder:
             parent=parent,
             autocast=_autocast_of(tensors),
             packed=_are_packed(),
+            began=self._began,
         )
         (parent.children if parent else self.frames).append(frame)
         return frame

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import copy
 import dataclasses
 import random
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from gradlab.subject.guarding.random_state import SavedRandom
 
 __all__ = [
+    "Attributes",
     "Entry",
     "RandomState",
     "enter",
@@ -157,7 +159,7 @@ def entry_of(
     attributes = {
         key: _shallow(value)
         for key, value in vars(module).items()
-        if key not in _TABLES and "_hooks" not in key
+        if not _is_torchs(key)
     }
     buffers: dict[str, Any] = {}
     for name, buffer in module._buffers.items():  # noqa: SLF001 - torch's table
@@ -170,6 +172,10 @@ def entry_of(
             copies[id(buffer)] = known
         buffers[name] = known[2]
     return Entry(state, attributes, buffers)
+
+
+def _is_torchs(attribute: str) -> bool:
+    return attribute in _TABLES or "_hooks" in attribute
 
 
 def _is_open(module: Any) -> bool:
@@ -195,12 +201,24 @@ def _shallow(value: Any) -> Any:
     return value
 
 
+def _items(container: Any) -> list[Any]:
+    own = container.values() if isinstance(container, dict) else ()
+    return [*container, *own]
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class _Contents:
     """A container and what was in it."""
 
     container: Any
     items: Any
+
+    def is_other(self) -> bool:
+        """Whether something came, went, or gave way to something else."""
+        now, then = (
+            [id(item) for item in _items(each)] for each in (self.container, self.items)
+        )
+        return now != then
 
     def put_back(self) -> Any:
         self.container.clear()
@@ -269,22 +287,69 @@ def _set_attributes(
             table[key] = value
 
 
-@contextlib.contextmanager
-def kept_attributes(root: Any) -> Iterator[None]:
-    """Put attributes of all modules back: counters, caches, items of containers."""
-    kept = []
-    for module in filter(_is_open, root.modules()):
-        own = dict(vars(module))
-        contents = [_shallow(value) for value in own.values()]
-        kept.append((vars(module), own, contents))
-    try:
-        yield
-    finally:
-        for table, own, contents in kept:
-            _put_back(table, own)
+class Attributes:
+    """Attributes of all modules of a model at one moment, and items of containers.
+
+    Counters, caches, what a model remembers of its last call.
+
+    Parameters
+    ----------
+    root
+        The model.
+    tables
+        Whether the items of torch's own tables are among them: parameters, for which
+        others may stand in meanwhile.
+    """
+
+    def __init__(self, root: Any, *, tables: bool = False) -> None:
+        self._kept: list[tuple[Any, dict[str, Any], list[Any]]] = []
+        for module in filter(_is_open, root.modules()):
+            own = dict(vars(module))
+            contents = [
+                _shallow(value)
+                for key, value in own.items()
+                if tables or not _is_torchs(key)
+            ]
+            self._kept.append((module, own, contents))
+
+    def only(self, chosen: Callable[[Any], bool]) -> Attributes:
+        """Keep those of chosen modules that have others, or other items, by now."""
+        found = copy.copy(self)
+        vars(found)["_kept"] = [
+            (module, own, contents)
+            for module, own, contents in self._kept
+            if chosen(module) and _are_others(vars(module), own, contents)
+        ]
+        return found
+
+    def put_back(self) -> None:
+        """Let modules have them again, and no others."""
+        for module, own, contents in self._kept:
+            _put_back(vars(module), own)
             for value in contents:
                 if isinstance(value, _Contents):
                     value.put_back()
+
+
+def _are_others(
+    table: Mapping[str, Any], own: Mapping[str, Any], contents: Sequence[Any]
+) -> bool:
+    """Whether attributes are others by now, or items of containers."""
+    return (
+        table.keys() != own.keys()
+        or any(table[key] is not value for key, value in own.items())
+        or any(isinstance(kept, _Contents) and kept.is_other() for kept in contents)
+    )
+
+
+@contextlib.contextmanager
+def kept_attributes(root: Any) -> Iterator[None]:
+    """Put attributes of all modules back: counters, caches, items of containers."""
+    before = Attributes(root, tables=True)
+    try:
+        yield
+    finally:
+        before.put_back()
 
 
 @contextlib.contextmanager

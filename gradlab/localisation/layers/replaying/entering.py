@@ -28,7 +28,8 @@ def entered(piece: Piece, *, rewind: bool) -> Iterator[None]:
     In the precision of the piece: a layer whose weight is frozen in half precision
     could not be run in double otherwise. Where the calls inside run as well, the
     buffers and attributes of their modules are those of the first call: else each run
-    would begin where the last one ended.
+    would begin where the last one ended. Those that the model reads without calling
+    them, and that remember, do so as the model found them.
 
     Parameters
     ----------
@@ -38,6 +39,8 @@ def entered(piece: Piece, *, rewind: bool) -> Iterator[None]:
         Whether global random generators matter to it.
     """
     frame, cast = piece.frame, piece.cast
+    if frame.aside is not None:
+        frame.aside.put_back()
     with contextlib.ExitStack() as stack:
         if piece.raised:
             stack.enter_context(standing_in(piece.owners, _raised(piece)))

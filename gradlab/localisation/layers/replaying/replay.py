@@ -17,27 +17,31 @@ from gradlab.localisation.layers.products import (
     gradients,
     leaves_behind,
     nodes_behind,
-    parameters_behind,
     refuses_grad,
 )
 from gradlab.localisation.layers.recording.frames import (
     may_use_others,
     parameters_handed_in,
 )
-from gradlab.localisation.layers.recording.hooks import share_hooks
 from gradlab.localisation.layers.recording.intercept import call_function, intercepting
 from gradlab.localisation.layers.recording.owners import standing_in
 from gradlab.localisation.layers.recording.trees import fill, take_out
 from gradlab.localisation.layers.replaying.directions import Scratch
 from gradlab.localisation.layers.replaying.elsewhere import run_elsewhere
 from gradlab.localisation.layers.replaying.entering import entered
-from gradlab.localisation.layers.replaying.stand_in import StandIn, registered_leaves
+from gradlab.localisation.layers.replaying.foreign import hangs_on, others_used
+from gradlab.localisation.layers.replaying.stand_in import (
+    StandIn,
+    leaves_of,
+    registered_leaves,
+)
 from gradlab.localisation.layers.variables import (
     Product,
     ReplayError,
     Variable,
     double_of,
 )
+from gradlab.subject.tensors.graph import nodes_so_far
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -154,8 +158,7 @@ class Piece:
     ) -> Iterator[StandIn]:
         """Set the scene: state on entry, parameters exchanged, children cut out."""
         stand_in = StandIn(self, child_value)
-        frame = self.frame
-        draws = frame.exit_random is not frame.entry.random
+        draws = self.frame.exit_random is not self.frame.entry.random
         self.evaluations += 1
         with (
             standing_in(self.owners, stand_ins),
@@ -193,8 +196,8 @@ class Piece:
         import torch
 
         if self._copied and may_use_others(self.frame):  # see which it uses
-            found = self._reached(self.outputs_once(), {})
-            used = (variable.parameter for variable in found)
+            made = range(self.frame.began, nodes_so_far())
+            used = others_used(self.outputs_once(), self._parameters, made)
             # no copy can stand in for one that a loss has of its own
             self._parameters += [p for p in used if self.owners.places(p)]
         with torch.enable_grad():
@@ -220,27 +223,13 @@ class Piece:
     def _product(
         self, unasked: list[int], only: int | None, seen: list[Any] | None
     ) -> Product:
-        import torch
-
         variables = self.variables()
         if only is not None:
             variables = [variables[only]]
-        leaf: dict[Any, Any] = {
-            k: self.cast(self.frame.inputs[k].value).detach().requires_grad_()
-            for k in unasked
-        }
-        stand_ins: list[tuple[Any, Callable[[], Any]]] = []
-        for variable in variables:
-            if variable.kind != "parameter":
-                leaf[variable.place] = variable.base.detach().requires_grad_()
-            elif self._copied:
-                # Of the same identity as what autograd is asked about below.
-                key = id(variable.parameter)
-                own = variable.base.to(variable.dtype, copy=True)
-                leaf[key] = torch.nn.Parameter(own)
-                if not self.bare:
-                    share_hooks(variable.parameter, leaf[key])
-                stand_ins.append((variable.parameter, functools.partial(leaf.get, key)))
+        asked = {k: self.cast(self.frame.inputs[k].value) for k in unasked}
+        leaf, stand_ins = leaves_of(
+            variables, asked, copied=self._copied, hooks=not self.bare
+        )
         stand_ins += registered_leaves(self._handed_in, leaf)
         inputs = [
             self._argument(k, leaf.get(k, self.cast(slot.value)))
@@ -248,14 +237,22 @@ class Piece:
         ]
 
         child_value = functools.partial(self._child_value, leaf)
+        made = range(self.frame.began, nodes_so_far())
         with self._running(child_value, stand_ins) as stand_in:
             outputs = self._call(inputs)
             cotangents = stand_in.weights(outputs)
             outputs += stand_in.handed_on()
+            if not self._copied and hangs_on(outputs, made):
+                self._copied = True
+                return self.product(only=only, seen=seen)
             if seen is not None:
                 seen += outputs
-            if not self._copied and only is None:
-                variables += self._reached(outputs, leaf)
+            if only is None and not self._copied:
+                known = [*self._parameters, *leaf.values()]
+                variables += [
+                    Variable(self.owners.name(p), "parameter", None, p.detach(), p)
+                    for p in others_used(outputs, known, made)
+                ]
             wrt = [
                 v.parameter
                 if v.parameter is not None and not self._copied
@@ -313,14 +310,6 @@ class Piece:
         if tensor is None or id(tensor) in self.owners.names:
             return True
         return any(leaf is tensor for leaf in leaves_behind(self.outputs_once()))
-
-    def _reached(self, outputs: list[Any], leaf: dict[Any, Any]) -> list[Variable]:
-        """Parameters of other modules that this piece's own code uses."""
-        known = [*self._parameters, *leaf.values()]
-        return [
-            Variable(self.owners.name(p), "parameter", None, p.detach(), p)
-            for p in parameters_behind(outputs, known)
-        ]
 
     def change(
         self, product: Product, moved: Callable[[Variable], Callable[[], Any] | None]

@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from gradlab.localisation.layers.recording.hooks import share_hooks
 from gradlab.localisation.layers.recording.intercept import call_function, call_module
 from gradlab.localisation.layers.recording.trees import fill, take_out
 from gradlab.localisation.layers.variables import ReplayError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gradlab.localisation.layers.replaying.replay import Piece
+    from gradlab.localisation.layers.variables import Variable
 
-__all__ = ["StandIn", "registered_leaves"]
+__all__ = ["StandIn", "leaves_of", "registered_leaves"]
 
 
 class StandIn:
@@ -126,6 +128,51 @@ class StandIn:
         if not same:
             raise ReplayError("takes another path during the backward")
         return same[0]
+
+
+def leaves_of(
+    variables: Sequence[Variable],
+    asked: dict[int, Any],
+    *,
+    copied: bool,
+    hooks: bool,
+) -> tuple[dict[Any, Any], list[tuple[Any, Callable[[], Any]]]]:
+    """Make the tensors that autograd is asked about.
+
+    Parameters
+    ----------
+    variables
+        What a call is differentiated by.
+    asked
+        Further inputs, by position.
+    copied
+        Whether copies stand in for parameters.
+    hooks
+        Whether these share the hooks.
+
+    Returns
+    -------
+    leaves, stand_ins
+        By position, or by the identity of a parameter; and each parameter with what
+        gives its copy, of the same identity as what autograd is asked about.
+    """
+    import torch
+
+    leaf: dict[Any, Any] = {
+        k: value.detach().requires_grad_() for k, value in asked.items()
+    }
+    stand_ins: list[tuple[Any, Callable[[], Any]]] = []
+    for variable in variables:
+        if variable.kind != "parameter":
+            leaf[variable.place] = variable.base.detach().requires_grad_()
+        elif copied:
+            key = id(variable.parameter)
+            own = variable.base.to(variable.dtype, copy=True)
+            leaf[key] = torch.nn.Parameter(own)
+            if hooks:
+                share_hooks(variable.parameter, leaf[key])
+            stand_ins.append((variable.parameter, functools.partial(leaf.get, key)))
+    return leaf, stand_ins
 
 
 def registered_leaves(
