@@ -159,10 +159,10 @@ def sweep(
             kept_through(lambda: found is not None),
             progress_bar(progress) as bar,
             crew_of(executor) as crew,
-            StateGuard(*roots),
+            StateGuard(*roots) as guard,
             Meter(parse_budget(budget), Bar(bar), crew=crew).watching() as meter,
         ):
-            found = _sweep(job, ladder, chosen, meter, roots)
+            found = _sweep(job, ladder, chosen, meter, (roots, guard))
         told = crew.remarks if crew is not None else ()
         live = None if job.report is not None else _live(job, executor)
         return dataclasses.replace(found, remarks=(*found.remarks, *told), live=live)
@@ -258,11 +258,12 @@ def _sweep(
     ladder: NDArray[np.float64] | None,
     methods: tuple[str, ...],
     meter: Meter,
-    roots: tuple[object, ...],
+    guarded: tuple[tuple[object, ...], StateGuard],
 ) -> Sweep:
     began = time.perf_counter()
     subject = build_subject(job.fn, job.inputs, job.sides, meter)
-    base, conditions = first_evaluation(subject, roots, meter)
+    roots, guard = guarded
+    base, conditions = first_evaluation(subject, roots, meter, guard)
     each = _seconds_each(subject, meter, began)
     if meter.crew is not None:
         meter.crew.enlist(subject, meter)

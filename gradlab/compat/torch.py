@@ -261,7 +261,7 @@ check_grad_dtypes, check_batched_grad, fast_mode, masked
         masked=masked,
         explain=raise_exception,
     )
-    with StateGuard(inputs, grad_outputs, func):
+    with StateGuard(inputs, grad_outputs, func, keep_tallies=False):
         pulled, point, told = _gradient_function(
             func, inputs, grad_outputs, non_contiguous=gen_non_contig_grad_outputs
         )
@@ -290,7 +290,7 @@ def _checked(func: Callable[..., Any], inputs: Any, asked: Asked, told: Told) ->
     from torch.autograd.gradcheck import GradcheckError as Original
 
     seen: list[Point] = []
-    with StateGuard(inputs, func):
+    with StateGuard(inputs, func, keep_tallies=False):
         try:
             run(func, inputs, asked, seen)
         except (Mismatch, Original) as failure:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.differentiation.evaluation import base_row
+from gradlab.errors import SubjectError
 from gradlab.subject.guarding.random_state import RandomFreeze
 from gradlab.subject.state_guard import HiddenState
 from gradlab.subject.subject import is_torch_subject
@@ -80,9 +81,7 @@ def first_evaluation(
         freeze, hidden = RandomFreeze(*roots), HiddenState(*roots)
     else:
         freeze, hidden = guard.random_freeze(), guard.hidden_state()
-    subject.reset = freeze.restore  # torch evaluates twice to learn its mode
-    base = base_row(subject, meter)
-    subject.reset = None
+    base = _watched(subject, meter, freeze.restore, hidden)
     mutated = tuple(subject.mutated)
     if mutated and not is_torch_subject(subject):
         subject.rewrites_inputs = True
@@ -100,8 +99,8 @@ def first_evaluation(
     if changes and not (mutated and subject.live):
         if consumed:
             freeze.restore(only=consumed)
-        again = base_row(subject, meter)
-        if not np.array_equal(again, base, equal_nan=True):
+        again = _once_more(subject, meter)
+        if again is None or not np.array_equal(again, base, equal_nan=True):
             hidden.changes()  # what a second evaluation changes belongs to it too
             state = tuple(dict.fromkeys(c.where for c in changes))
             steps.append(hidden.restore)
@@ -123,6 +122,38 @@ def first_evaluation(
         random=consumed, state=state, mutated=mutated, dependent=subject.dependent
     )
     return base, conditions
+
+
+def _watched(
+    subject: Any, meter: Meter, redraw: Callable[[], None], hidden: HiddenState
+) -> NDArray[np.float64]:
+    """Evaluate at the point; torch does so twice, to learn its mode.
+
+    A module may keep the length of a table in an attribute, and the table in a buffer,
+    of which it has copies that are put back after each call: so is its state.
+    """
+    held = is_torch_subject(subject) and getattr(subject.program, "held", None)
+    begun = False
+
+    def reset() -> None:
+        nonlocal begun
+        redraw()
+        if begun and held and hidden.changes():
+            hidden.restore()
+        begun = True
+
+    subject.reset = reset
+    base = base_row(subject, meter)
+    subject.reset = None
+    return base
+
+
+def _once_more(subject: Any, meter: Meter) -> NDArray[np.float64] | None:
+    """Evaluate without putting anything back; None if that raises."""
+    try:
+        return base_row(subject, meter)
+    except SubjectError:
+        return None
 
 
 def _all_of(steps: list[Callable[[], None]]) -> Callable[[], None]:

@@ -159,9 +159,9 @@ def check_hessian(
     }  # fmt: skip
     sides = Sides(**first)
     roots = sides.roots(fn, inputs, hvp, hess)
-    with StateGuard(*roots), Meter().watching() as meter:
+    with StateGuard(*roots) as guard, Meter().watching() as meter:
         subject = build_subject(fn, inputs, sides)
-        base, _ = first_evaluation(subject, roots, meter)
+        base, _ = first_evaluation(subject, roots, meter, guard)
         product = hessian_product(subject, np.ones(len(base)), hvp=hvp, hess=hess)
         width = input_columns(subject.inputs)
         linearity, symmetry = _structure(product, width, number)

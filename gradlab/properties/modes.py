@@ -108,9 +108,9 @@ def compare_modes(
     tolerance = Tolerance(rtol)
     sides = Sides(None, grad, jac, backward, vjp, loss, wrt, names)
     roots = sides.roots(fn, inputs, jvp)
-    with StateGuard(*roots), Meter().watching() as meter:
+    with StateGuard(*roots) as guard, Meter().watching() as meter:
         subject = build_subject(fn, inputs, sides)
-        base, _ = first_evaluation(subject, roots, meter)
+        base, _ = first_evaluation(subject, roots, meter, guard)
         push = _pusher(subject, jvp)
         relative = tolerance.rounding(subject.epsilon)
         found = [

@@ -206,9 +206,9 @@ def check_sparsity(
     roots = sides.roots(fn, inputs)
     meter = Meter(parse_budget(budget))
     try:
-        with StateGuard(*roots), meter.watching():
+        with StateGuard(*roots) as guard, meter.watching():
             subject = build_subject(fn, inputs, sides)
-            base, _ = first_evaluation(subject, roots, meter)
+            base, _ = first_evaluation(subject, roots, meter, guard)
             refuse_complex("patterns go", subject.inputs)
             return _compared(
                 Origin(subject, base), read_pattern(pattern, subject), meter

@@ -135,9 +135,9 @@ def taylor_test(
     meter = Meter(parse_budget(budget))
     roots = sides.roots(fn, inputs, hvp, hess)
     try:
-        with StateGuard(*roots), meter.watching():
+        with StateGuard(*roots) as guard, meter.watching():
             subject = build_subject(fn, inputs, sides)
-            base, _ = first_evaluation(subject, roots, meter)
+            base, _ = first_evaluation(subject, roots, meter, guard)
             bench = set_up(
                 subject, tolerance=tolerance, meter=meter, seed=number, base=base
             )

@@ -20,6 +20,7 @@ from gradlab.subject.guarding.random_state import (
     save_random,
 )
 from gradlab.subject.guarding.reachable import reach
+from gradlab.subject.guarding.saved_state import SavedDict
 from gradlab.subject.guarding.settings import save_numpy_settings, save_torch_settings
 from gradlab.subject.guarding.snapshot import (
     Bindings,
@@ -304,6 +305,8 @@ class HiddenState:
         for record, changed in found:
             if changed and record not in self._moved:
                 self._moved.append(record)
+                if isinstance(record, SavedDict):
+                    record.note()
         return tuple(dict.fromkeys(change for _, seen in found for change in seen))
 
     def restore(self) -> None:

@@ -156,9 +156,9 @@ def sweep_entry(
     steps = step * _LADDER
     sides = given["sides"]
     roots = sides.roots(given["fn"], given["inputs"])
-    with StateGuard(*roots), Meter().watching() as meter:
+    with StateGuard(*roots) as guard, Meter().watching() as meter:
         subject = build_subject(given["fn"], given["inputs"], sides)
-        base, _ = first_evaluation(subject, roots, meter)
+        base, _ = first_evaluation(subject, roots, meter, guard)
         which = [v.name for v in subject.inputs].index(comparison.input.name)
         output = [v.name for v in subject.outputs].index(comparison.output.name)
         positions = np.full(steps.shape, entry, np.intp)

@@ -144,7 +144,7 @@ def _kind_of_member(path: Path, name: object) -> str:
 class SavedDict:
     """A ``dict`` or an instance's ``__dict__``: same keys, same values, same order."""
 
-    __slots__ = ("_base", "_keys", "_path", "_space", "_values")
+    __slots__ = ("_base", "_keys", "_noted", "_path", "_space", "_values")
 
     def __init__(self, found: Found, style: str = "item") -> None:
         self._space: dict[Any, Any] = found.value
@@ -155,6 +155,7 @@ class SavedDict:
         self._base: Any = collections.OrderedDict if ordered else dict
         self._keys = self._now()
         self._values = tuple(self._base.values(self._space))
+        self._noted: dict[Any, Any] = {}
 
     def _now(self) -> tuple[Any, ...]:
         """Keys as they are now."""
@@ -196,15 +197,26 @@ class SavedDict:
                 kind = _kind_of_member(self._path, key)
                 yield Change(kind, path_text((self._path, "item", key)))
 
+    def note(self) -> None:
+        """Note what is held after a call or two: what grows no more counts no calls.
+
+        The length up to which a table was made, say, without which it is wrong.
+        """
+        now = dict.items(self._space)
+        self._noted = self._noted or {k: v for k, v in now if type(v) is int}
+
+    def _is_noted(self, key: Any, now: Any) -> bool:
+        return type(now) is int and self._noted.get(key) == now
+
     def restore(self, *, keep_tallies: bool = False) -> None:
         """Put back what differs, see `SavedBinding`."""
         if self._intact():
             return
         space, base = self._space, self._base
-        then = zip(self._keys, self._values, strict=True)
+        now = [dict.get(space, key, ABSENT) for key in self._keys]
         target = [
-            (key, kept(dict.get(space, key, ABSENT), value, keep_tallies))
-            for key, value in then
+            (key, kept(new, value, keep_tallies and not self._is_noted(key, new)))
+            for key, value, new in zip(self._keys, self._values, now, strict=True)
         ]
         if keep_tallies:
             target += self._counted()
