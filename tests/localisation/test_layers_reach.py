@@ -110,6 +110,31 @@ def test_a_matrix_that_the_model_makes_symmetric_is_moved_as_one(layer, dtype):
     assert gl.blame(model, point(dtype, 4, 2)).culprits == ()
 
 
+class MadeAnew(nn.Module):
+    """A Function that is defined where it is called, as qpth does."""
+
+    def __init__(self, factor=1.0):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, matrix):
+        def backward(matrix, upstream):
+            inverse = torch.linalg.inv(matrix)
+            symmetric = (upstream + upstream.T) / 2
+            return -self.factor * inverse @ symmetric @ inverse
+
+        return with_backward(torch.linalg.inv, backward)(matrix)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("factor", "culprits"), [(1.0, ()), (1.1, ("layer",))])
+def test_a_function_may_be_defined_anew_for_every_call(factor, culprits, dtype):
+    """It is the same one by its code: the model was said to take another path."""
+    model = Covariance(MadeAnew(factor)).to(dtype)
+
+    assert gl.blame(model, point(dtype, 4, 2)).culprits == culprits
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("factor", [1.1, -1.0])
 def test_a_mistake_in_symmetric_matrices_is_a_mistake(factor, dtype):

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import gradlab as gl
+from tests.specimens.functions import with_backward
 
 X = torch.tensor([[1.7, 2.3, 3.1]])
 
@@ -121,3 +122,37 @@ def test_an_integrator_stays_open(dtype):
     assert audit.culprits == ()
     assert audit.verdict.name == "UNDECIDED"
     assert "in steps of 0.01" in audit.findings[0].evidence
+
+
+class Bounded(nn.Module):
+    """A solution that keeps away from its bound, and gradients of a last iterate."""
+
+    def __init__(self, off, of_bound):
+        super().__init__()
+        self.layer = nn.Linear(3, 3).double()
+        self.bound = nn.Parameter(torch.rand(3, dtype=torch.float64) + 1)
+        self.solve = with_backward(
+            lambda a, bound: torch.sin(a) + 0 * bound,
+            lambda a, bound, up: (up * torch.cos(a) * (1 + off), of_bound * up),
+        )
+
+    def forward(self, x):
+        return self.solve(self.layer(x), self.bound)
+
+
+@pytest.mark.parametrize(
+    ("off", "of_bound", "culprits"),
+    [
+        (2e-8, 1e-8, ()),  # an interior-point method (qpth)
+        (0.0, 1e-8, ("Bounded",)),  # what matters has all its digits
+        (2e-8, 1e-6, ("Bounded",)),
+        (2e-8, 0.5, ("Bounded",)),
+    ],
+)
+def test_next_to_nothing_is_no_mistake_where_gradients_have_few_digits(
+    off, of_bound, culprits
+):
+    torch.manual_seed(0)
+    x = torch.linspace(-1, 1, 3, dtype=torch.float64)
+
+    assert gl.blame(Bounded(off, of_bound), x).culprits == culprits

@@ -12,6 +12,7 @@ from gradlab.localisation.layers.checking.base_point import unfit_to_compare
 from gradlab.localisation.layers.checking.call_outcome import CallOutcome
 from gradlab.localisation.layers.checking.careful_look import judge
 from gradlab.localisation.layers.checking.deliberate import deliberate, without_padding
+from gradlab.localisation.layers.checking.inexact import beyond_digits
 from gradlab.localisation.layers.checking.kind import characterise, random_cotangents
 from gradlab.localisation.layers.checking.probe import (
     Measure,
@@ -296,7 +297,8 @@ class Checker:
                 "noise": f"rounding hides the derivative with respect to {first.label}",
             }.get(first.note, f"{first.label}: {first.note or 'rounding hides it'}")
             return CallOutcome(LayerState.UNCHECKED, reason, first)
-        purpose = deliberate(piece, product, [measure.label for measure in bad])
+        bad, purpose = beyond_digits(bad, measures)
+        purpose = purpose or deliberate(piece, product, [m.label for m in bad])
         if not purpose:
             casts, smooth = without_halves(piece, product, self._seed)
             if smooth:

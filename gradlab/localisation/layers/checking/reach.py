@@ -17,6 +17,7 @@ from gradlab.localisation.layers.checking.kind import random_cotangents
 from gradlab.localisation.layers.checking.moved_runs import movement, with_others
 from gradlab.localisation.layers.checking.probe import Precision, slopes
 from gradlab.localisation.layers.products import inner, length, nearest_parameter
+from gradlab.localisation.layers.recording.frames import same_target
 from gradlab.localisation.layers.recording.owners import standing_in
 from gradlab.localisation.layers.recording.record import calls_again
 from gradlab.localisation.layers.recording.state import enter
@@ -159,7 +160,7 @@ class _Part:
         """Find the same call in another run."""
         number = frame.number - (self.frame.number if self.frame else 0)
         twins = [call for call in calls if call.number == number]
-        if not twins or twins[0].target is not frame.target:
+        if not twins or not same_target(twins[0].target, frame.target):
             message = "takes another path when the model is moved"
             raise ReplayError(message)
         return twins[0]

@@ -22,6 +22,7 @@ __all__ = [
     "may_use_others",
     "owner_name",
     "parameters_handed_in",
+    "same_target",
     "source_of",
     "walk",
 ]
@@ -200,6 +201,18 @@ def parameters_handed_in(frame: Frame) -> dict[int, Any]:
         for k, slot in enumerate(frame.inputs)
         if slot.parameter and slot.edge is not None
     }
+
+
+def same_target(one: Any, two: Any) -> bool:
+    """Whether two calls are of the same thing; a Function may be made for each call."""
+    if one is two:
+        return True
+    codes = [
+        [getattr(getattr(each, name, None), "__code__", None) for each in (one, two)]
+        for name in ("forward", "backward")
+    ]
+    made = isinstance(one, type) and isinstance(two, type)
+    return made and all(a is b is not None for a, b in codes)
 
 
 def owner_name(frame: Frame) -> str:

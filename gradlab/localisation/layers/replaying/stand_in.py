@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from gradlab.localisation.layers.recording.frames import same_target
 from gradlab.localisation.layers.recording.hooks import share_hooks
 from gradlab.localisation.layers.recording.intercept import call_function, call_module
 from gradlab.localisation.layers.recording.trees import fill, take_out
@@ -76,7 +77,7 @@ class StandIn:
         _, tensors = take_out((args, kwargs), torch.Tensor)
         index = self._recall(target, tensors) if self.backward else self._next
         children = self._piece.frame.children
-        if index >= len(children) or children[index].target is not target:
+        if index >= len(children) or not same_target(children[index].target, target):
             raise ReplayError("takes another path when it is run again")
         child = children[index]
         if len(tensors) != len(child.inputs):
@@ -113,7 +114,7 @@ class StandIn:
         import torch
 
         children = self._piece.frame.children
-        same = [k for k, child in enumerate(children) if child.target is target]
+        same = [k for k, c in enumerate(children) if same_target(c.target, target)]
         if len(same) > 1:
             exact = [
                 k
