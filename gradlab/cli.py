@@ -23,9 +23,9 @@ import typer
 
 from gradlab.comparison.verdict import Verdict
 from gradlab.errors import GradlabError, InputError
+from gradlab.presentation.screens import printable, terminal
 from gradlab.presentation.text import report_text
 from gradlab.presentation.widgets.progress import terminal_bar
-from gradlab.presentation.words import printable, terminal
 from gradlab.targets import (
     load_target,
     refuse_unwritable,

@@ -385,8 +385,8 @@ class Report:
 
     # ------------------------------------------------------------- display
     def __repr__(self) -> str:
+        from gradlab.presentation.screens import printable, terminal
         from gradlab.presentation.text import report_text
-        from gradlab.presentation.words import printable, terminal
 
         # no colour: the text may be on its way into a file
         return printable(report_text(self, width=terminal()[0]))

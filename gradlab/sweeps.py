@@ -358,8 +358,8 @@ class Sweep:
         return page(self, path)
 
     def __repr__(self) -> str:
+        from gradlab.presentation.screens import printable, terminal
         from gradlab.presentation.sweep_text import sweep_text
-        from gradlab.presentation.words import printable, terminal
 
         return printable(sweep_text(self, terminal()[0]))
 

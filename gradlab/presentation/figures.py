@@ -25,7 +25,7 @@ from matplotlib.text import Text
 
 from gradlab.errors import InputTypeError
 from gradlab.presentation.palettes import INK
-from gradlab.presentation.words import shows_words_only
+from gradlab.presentation.screens import shows_words_only
 
 if TYPE_CHECKING:
     from matplotlib.font_manager import FontProperties

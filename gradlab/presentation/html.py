@@ -20,9 +20,9 @@ from gradlab.presentation.figures import png
 from gradlab.presentation.layer_text import audit_text
 from gradlab.presentation.packing_results import pack_layers, pack_report, pack_sweep
 from gradlab.presentation.plots import plot_report
+from gradlab.presentation.screens import shows_words_only
 from gradlab.presentation.sweep_text import sweep_text
 from gradlab.presentation.text import report_text
-from gradlab.presentation.words import shows_words_only
 from gradlab.sweeps import Sweep
 
 if TYPE_CHECKING:

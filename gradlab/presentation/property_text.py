@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradlab.labels import plural
-from gradlab.presentation.words import brief, printable, tabulate, wrapped
+from gradlab.presentation.screens import printable
+from gradlab.presentation.words import brief, tabulate, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import sys
 import unicodedata
 from typing import TYPE_CHECKING, Any
 
@@ -26,27 +24,12 @@ __all__ = [
     "one_line",
     "painted",
     "pair",
-    "printable",
     "shape_in_words",
-    "shows_words_only",
     "tabulate",
-    "terminal",
     "wrapped",
 ]
 
-# What stands for a sign in an encoding that has none.
-_PLAIN = {
-    "✗": "X",
-    "✓": "+",
-    "↑": "^",
-    "○": "o",
-    "↳": ">",
-    "…": "~",
-    "±": "+-",
-    "·": "*",
-}
 WIDTH = 79  # columns of a line of prose: the least that a terminal has
-_WINDOW = 80  # columns of a notebook beside a sidebar; nobody tells its kernel
 NAME = 100  # letters of a name that stands alone; what it loses may be what tells it
 # What no line breaks in: an index, a number with its side, an error bar, an arrow,
 # seconds.
@@ -239,34 +222,6 @@ def across(text: str) -> int:
     return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
 
 
-def terminal() -> tuple[int | None, bool]:
-    """Columns of the terminal that is printed to, and whether it shows colours.
-
-    Returns
-    -------
-    columns, colour
-        None and False where what is printed goes to a file or a pipe, but as many
-        columns as the variable ``COLUMNS`` says; 80 in a notebook, which breaks what is
-        longer wherever its window ends. No colour if the variable ``NO_COLOR`` is set
-        (https://no-color.org).
-
-    Examples
-    --------
-    >>> terminal()  # doctest: +SKIP
-    (80, True)
-    """
-    try:
-        shown = sys.stdout.isatty()
-    except (AttributeError, ValueError):  # none (pythonw), or closed
-        shown = False
-    if not shown:
-        asked = os.environ.get("COLUMNS", "")
-        columns = int(asked) if asked.isdecimal() else 0
-        return columns or (_WINDOW if _in_notebook() else None), False
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return shutil.get_terminal_size().columns, not plain
-
-
 def painted(lines: Sequence[str], head: int, codes: Mapping[str, str]) -> list[str]:
     r"""Colour the glyph that a line starts with, and all of the first `head` lines.
 
@@ -282,48 +237,6 @@ def painted(lines: Sequence[str], head: int, codes: Mapping[str, str]) -> list[s
         plain = code is None or (i >= head and line[1:2] != " ")
         told.append(line if plain else f"\x1b[{code}m{line[:end]}\x1b[0m{line[end:]}")
     return told
-
-
-def printable(text: str) -> str:
-    """Replace what standard output cannot carry, so that `print` does not raise.
-
-    On Windows a script's output is cp1252 where it goes to a file or a pipe, and that
-    has no tick and no cross. Words say the same.
-
-    Examples
-    --------
-    >>> printable("✓ agrees")
-    '✓ agrees'
-    """
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        lost = {c for c in set(text) if c.encode(encoding, "ignore") == b""}
-        return text.translate({ord(c): _PLAIN.get(c, "?") for c in lost})
-    except LookupError:  # an encoding that Python does not know is not ours to mend
-        pass
-    return text
-
-
-def shows_words_only() -> bool:
-    """Whether this is IPython in a terminal: pages and pictures would be for nobody.
-
-    Examples
-    --------
-    >>> shows_words_only()
-    False
-    """
-    return _shell() is not None and not _in_notebook()
-
-
-def _in_notebook() -> bool:
-    return getattr(_shell(), "kernel", None) is not None
-
-
-def _shell() -> Any:
-    ipython = sys.modules.get("IPython")
-    return ipython.get_ipython() if ipython is not None else None
 
 
 def wrapped(

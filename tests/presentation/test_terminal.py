@@ -14,9 +14,10 @@ import pytest
 
 import gradlab as gl
 from gradlab.presentation.layer_text import audit_table, audit_text
+from gradlab.presentation.screens import terminal
 from gradlab.presentation.sweep_text import sweep_text
 from gradlab.presentation.text import failure_text, report_text
-from gradlab.presentation.words import across, number, terminal, wrapped
+from gradlab.presentation.words import across, number, wrapped
 
 
 class TestTerminal:

@@ -288,7 +288,7 @@ class LayerAudit:
     # ------------------------------------------------------------- display
     def __repr__(self) -> str:
         from gradlab.presentation.layer_text import audit_text
-        from gradlab.presentation.words import printable, terminal
+        from gradlab.presentation.screens import printable, terminal
 
         return printable(audit_text(self, terminal()[0]))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.keywords import named_options
 from gradlab.presentation.html import script_path
 from gradlab.presentation.packing import number
+from gradlab.presentation.screens import ipython_shell
 from gradlab.presentation.widgets.host import LiveView
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ class BugHunt(LiveView):
 
     def paste(self) -> None:
         """Put the broken code into a new cell below the one that runs."""
-        shell = _shell()
+        shell = ipython_shell()
         if shell is None:
             raise RuntimeError("there is no notebook here: copy hunt.source() instead")
         shell.set_next_input(str(self.source()))
@@ -224,15 +225,9 @@ class BugHunt(LiveView):
         )
 
 
-def _shell() -> Any:
-    """Return the running IPython, or None."""
-    module = sys.modules.get("IPython")
-    return module.get_ipython() if module else None
-
-
 def _user_namespace() -> MutableMapping[str, Any]:
     """Return where the cells of the notebook put what they define."""
-    shell = _shell()
+    shell = ipython_shell()
     if shell is not None:
         namespace: MutableMapping[str, Any] = shell.user_ns
         return namespace

@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from gradlab.errors import InputError
+from gradlab.presentation.screens import in_notebook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "NotebookProgress",
     "TerminalProgress",
-    "in_notebook",
     "progress_bar",
     "progress_of_calls",
     "terminal_bar",
@@ -37,19 +37,6 @@ _PATIENCE = 1.0  # seconds before a bar that nobody asked for appears
 _EARLY, _FEW = 5.0, 10  # seconds, and evaluations: before, no pace can be told
 _NEWS = 0.3  # weight of the latest pace among those before: tqdm's own
 _MINUTES = 100.0  # seconds, from which they are told in minutes
-
-
-def in_notebook() -> bool:
-    """Tell whether there is a notebook to draw in.
-
-    Examples
-    --------
-    >>> in_notebook()
-    False
-    """
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None
 
 
 def _in_terminal() -> bool:
