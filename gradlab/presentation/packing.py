@@ -154,15 +154,16 @@ def pack_block(
         at, scale = (found.rows, found.columns), found.scale
         pick, grid = _layout_index(*at, comparison.shape, columns), list(at[0].shape)
         for letter, values in zip(("ri", "ci"), at, strict=True):
-            extra[letter] = np.ascontiguousarray(values, "<u4").tobytes()
+            extra[letter] = _positions(values)
     else:
         scale = largest_size(comparison.numeric)
     top = scale or largest_size(comparison.analytic)
     unit = 2.0 ** round(math.log2(top)) if top > 0 else 1.0
     planes = _planes(comparison, pick, unit) | extra
     if comparison.columns is not None:
-        planes["cols"] = np.ascontiguousarray(comparison.columns, "<u4").tobytes()
-    _, undecided, wrong = comparison.counts
+        planes["cols"] = _positions(comparison.columns)
+    if comparison.input.support is not None:
+        planes["support"] = _positions(comparison.input.support)
     meta = {
         "key": name,
         "name": name,
@@ -174,7 +175,7 @@ def pack_block(
         "kind": kind,
         "grid": grid,
         "counts": list(comparison.counts),
-        "verdict": 2 if wrong else 1 if undecided else 0,
+        "verdict": int(comparison.verdict),
         "complex": bool("ai" in planes),
         "unit": unit,
         "floor": RELATIVE_FLOOR * scale / unit,
@@ -184,13 +185,13 @@ def pack_block(
         "method": comparison.method,
         "coverage": comparison.coverage,
         "escalated": comparison.escalated,
+        "worst": _worst(comparison),
     }
-    meta["worst"] = _worst(comparison)
-    if comparison.input.support is not None:
-        planes["support"] = np.ascontiguousarray(
-            comparison.input.support, "<u4"
-        ).tobytes()
     return meta, planes
+
+
+def _positions(values: NDArray[np.intp]) -> bytes:
+    return np.ascontiguousarray(values, "<u4").tobytes()
 
 
 def _grid(rows: int, columns: int, entries: int) -> tuple[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from gradlab.presentation.layer_text import (
 )
 from gradlab.presentation.packing import Packed, number, pack_block, pack_slices
 from gradlab.presentation.sweep_text import sweep_headline
-from gradlab.presentation.views import moved_together, worst_curves
+from gradlab.presentation.views import by_severity, moved_together, worst_curves
 from gradlab.presentation.words import duration, kind_in_words
 from gradlab.subject.subject import EPSILON
 from gradlab.tracebacks import code_place
@@ -36,7 +35,6 @@ __all__ = [
     "EMBED_BYTES",
     "LIVE_BYTES",
     "layers_state",
-    "order_of_blocks",
     "pack_findings",
     "pack_inner",
     "pack_layers",
@@ -103,12 +101,6 @@ def _cost(evaluations: int, seconds: float) -> str:
     return f"{plural(evaluations, 'evaluation')}, {duration(seconds)}"
 
 
-def order_of_blocks(meta: dict[str, Any]) -> tuple[float, float]:
-    """Sort key of a packed block: worst first, by verdict, then by relative error."""
-    relative = float(meta["worst"]["rel"]) if meta["worst"] else 0.0
-    return (-meta["verdict"], -math.inf if math.isnan(relative) else -relative)
-
-
 def _shares(sizes: list[int], budget: int) -> int:
     """Find how many entries each block may show so that all fit the budget."""
     left, rest = budget, sorted(sizes)
@@ -168,11 +160,10 @@ def pack_report(report: Report, budget: int = EMBED_BYTES) -> Packed:
     sizes = [c.analytic.size for c in report.comparisons]
     share = max(64, _shares(sizes, budget))
     blocks, blobs = [], {}
-    for comparison in report.comparisons:
+    for comparison in by_severity(report.comparisons):
         name = report.block_name(comparison)
         meta, blobs[name] = pack_block(comparison, name, share, report.epsilon)
         blocks.append(meta)
-    blocks.sort(key=order_of_blocks)
     state = report_state(report)
     state["blocks"] = blocks
     state["param"] = blocks[0]["key"] if blocks else ""

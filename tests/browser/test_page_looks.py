@@ -243,6 +243,20 @@ def test_controls_stand_in_one_row_on_narrow_pages(show):
     assert len({round(top["y"]) for top in tops if top["width"]}) == 1
 
 
+def test_what_nobody_looked_at_is_not_decided(show):
+    """A check that ends before its first direction has compared nothing."""
+    report = gl.check(
+        lambda x: (x**2).sum(),
+        np.ones(300),
+        grad=lambda x: 2 * x,
+        coverage="probe",
+        budget=2,
+    )
+    page = show(report)
+
+    driver.shows(page, ".gl .status", "not decided")
+
+
 def test_without_entries_there_is_nothing_to_control(show):
     """Of an input of size 0 it is said that it has no entries, and that is all."""
     empty = np.zeros((1, 0))

@@ -15,7 +15,8 @@ import traitlets
 from gradlab.errors import InputError
 from gradlab.presentation.headline import headline
 from gradlab.presentation.packing import LIVE_ENTRIES, number, pack_block, pack_tile
-from gradlab.presentation.packing_results import order_of_blocks, report_state
+from gradlab.presentation.packing_results import report_state
+from gradlab.presentation.views import by_severity
 from gradlab.presentation.widgets.host import LiveView, shows
 from gradlab.presentation.widgets.precision import in_precision
 from gradlab.presentation.widgets.recompute import check_again, sweep_entry
@@ -68,13 +69,12 @@ class JacobianExplorer(LiveView):
         shows(self, report, "comparisons", "a gradlab.Report: gl.check(...)", values)
         self._report = report
         self._blocks = {report.block_name(c): c for c in report.comparisons}
-        packed = {
+        # The page asks for other blocks by message; they wait here.
+        self._packed = {
             name: self._pack(comparison, name)
             for name, comparison in self._blocks.items()
         }
-        blocks = sorted((meta for meta, _ in packed.values()), key=order_of_blocks)
-        # The page asks for other blocks by message; they wait here.
-        self._packed = packed
+        blocks = self._in_order()
         first = values.pop("param", blocks[0]["key"] if blocks else "")
         super().__init__(
             kind="jacobian",
@@ -151,6 +151,11 @@ class JacobianExplorer(LiveView):
     ) -> tuple[dict[str, Any], dict[str, bytes]]:
         return pack_block(comparison, name, LIVE_ENTRIES, self._report.epsilon)
 
+    def _in_order(self) -> list[dict[str, Any]]:
+        """Return what the page says about each block, worst first."""
+        worst_first = map(self._report.block_name, by_severity(self._blocks.values()))
+        return [self._packed[name][0] for name in worst_first]
+
     def _show(self, _: object = None) -> None:
         if self.param in self._packed:
             meta, planes = self._packed[self.param]
@@ -213,8 +218,7 @@ class JacobianExplorer(LiveView):
         comparisons = tuple(self._blocks.values())
         self._report = dataclasses.replace(self._report, comparisons=comparisons)
         self._packed[name] = self._pack(fresh, name)
-        blocks = sorted((m for m, _ in self._packed.values()), key=order_of_blocks)
-        self.page = self.page | {"blocks": blocks}
+        self.page = self.page | {"blocks": self._in_order()}
         self._show()
         return fresh
 

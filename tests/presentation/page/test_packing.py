@@ -231,6 +231,18 @@ def test_blocks_come_worst_first(rng):
     assert state["blocks"][0]["name"] == state["param"] == "fc2.bias"
 
 
+def test_what_nobody_looked_at_does_not_agree():
+    """A check that ends before its first direction has no entry, and is undecided."""
+    x = np.linspace(0.1, 1.0, 300)
+    report = gl.check(
+        lambda x: np.sin(x).sum(), x, grad=np.cos, coverage="probe", budget=2
+    )
+    (block,) = pack_report(report).state["blocks"]
+
+    assert block["counts"] == [0, 0, 0]
+    assert block["verdict"] == gl.Verdict.UNDECIDED
+
+
 def test_complex_blocks_carry_both_parts(rng):
     """Real, imaginary and the magnitude of the difference are packed."""
     numeric = rng.standard_normal((2, 3)) + 1j * rng.standard_normal((2, 3))
