@@ -90,12 +90,13 @@ def _reading(
     old = [value for value in held if id(value) in others]
     new = [others[id(value)] for value in old]
     found = StandIns.of(old, new, subject.roots, partly=True, constants=True)
-    leaves = list(subject.tree.leaves)
-    for place, leaf in enumerate(leaves):
-        if place not in subject.which and id(leaf.value) in others:
-            leaves[place] = type(leaf)(leaf.name, others[id(leaf.value)])
-    tree = type(subject.tree)(tuple(leaves), subject.tree.template)
+    constants = {
+        place: others[id(leaf.value)]
+        for place, leaf in enumerate(subject.tree.leaves)
+        if place not in subject.which and id(leaf.value) in others
+    }
     more = () if found is None else (found,)
+    tree = subject.tree.with_values(constants)
     twin = subject.on(tree, stand_ins=(*subject.stand_ins, *more))
     twin.reader, twin.presenter = subject.reader, subject.presenter
     return twin

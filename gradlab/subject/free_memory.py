@@ -29,7 +29,7 @@ def parked_again(*subjects: object) -> Iterator[None]:
     Parameters
     ----------
     *subjects
-        Those of torch may have inputs that are parked: see `torch_values.Cell`.
+        Those of torch may have inputs that are parked: see `tensors.values.Cell`.
     """
     cells = [c for s in subjects for c in getattr(s, "cells", ()) if c.parked]
     yield

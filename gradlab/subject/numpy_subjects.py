@@ -242,12 +242,10 @@ class ArraySubject:
     def made_complex(self, which: int) -> ArraySubject:
         """Return the same function with one of its inputs complex."""
         position = self.which[which]
-        leaf = self.tree.leaves[position]
-        leaves = list(self.tree.leaves)
-        leaves[position] = type(leaf)(leaf.name, np.asarray(leaf.value) + 0j)
+        value = np.asarray(self.tree.leaves[position].value) + 0j
         twin = ArraySubject(
             self._call,
-            type(self.tree)(tuple(leaves), self.tree.template),
+            self.tree.with_values({position: value}),
             self.which,
             [variable.name for variable in self.inputs],
             kind=self.kind,
@@ -258,8 +256,8 @@ class ArraySubject:
 
     def _wider_tree(self) -> Tree:
         """Copy all arrays to float64, those included that are not differentiated."""
-        leaves = (type(old)(old.name, _wider(old.value)) for old in self.tree.leaves)
-        return type(self.tree)(tuple(leaves), self.tree.template)
+        values = (_wider(leaf.value) for leaf in self.tree.leaves)
+        return self.tree.with_values(dict(enumerate(values)))
 
     def on(
         self,
@@ -297,18 +295,16 @@ class ArraySubject:
         """
         if self.side is None or self.live:
             return None
-        leaves = list(self.tree.leaves)
+        others = {}
         for which, point in points.items():
             position, variable = self.which[which], self.inputs[which]
-            leaf = leaves[position]
-            if not isinstance(leaf.value, np.ndarray | float | np.generic):
+            here = self.tree.leaves[position].value
+            if not isinstance(here, np.ndarray | float | np.generic):
                 return None
             array = as_complex(point) if variable.is_complex else point
             array = array.reshape(variable.shape).astype(variable.dtype)
-            value = array if isinstance(leaf.value, np.ndarray) else array[()]
-            leaves[position] = type(leaf)(leaf.name, value)
-        tree = type(self.tree)(tuple(leaves), self.tree.template)
-        twin = self.on(tree, stand_ins=self.stand_ins)
+            others[position] = array if isinstance(here, np.ndarray) else array[()]
+        twin = self.on(self.tree.with_values(others), stand_ins=self.stand_ins)
         twin.reader, twin.presenter = self.reader, self.presenter
         return twin
 

@@ -46,6 +46,20 @@ class Tree:
         """Put the arguments together again around other leaves."""
         return tuple(_fill(part, values) for part in self.template)
 
+    def with_values(self, others: Mapping[int, Any]) -> Tree:
+        """Return the same arguments with other values at some positions.
+
+        Examples
+        --------
+        >>> tree = flatten((1, {"w": 2}), ["x", "p"])
+        >>> [(leaf.name, leaf.value) for leaf in tree.with_values({1: 3}).leaves]
+        [('x', 1), ('w', 3)]
+        """
+        leaves = list(self.leaves)
+        for position, value in others.items():
+            leaves[position] = Leaf(leaves[position].name, value)
+        return Tree(tuple(leaves), self.template)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Slot:

@@ -19,14 +19,14 @@ from gradlab.subject.tensors.gradients.backward import (
 from gradlab.subject.tensors.gradients.cotangents import has_reentrant_checkpoint
 from gradlab.subject.tensors.graph import graph_nodes
 from gradlab.subject.tensors.values import is_torch
-from gradlab.subject.tree import Tree, flatten, leaves_of
+from gradlab.subject.tree import flatten, leaves_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from gradlab.subject.tree import Leaf
+    from gradlab.subject.tree import Leaf, Tree
 
 __all__ = [
     "frozen",
@@ -69,12 +69,9 @@ def live_tree(params: Any) -> tuple[Tree, list[Leaf]]:
         As of `_live_array`.
     """
     tree = flatten((named(params),), ["params"])
-    tensors = [leaf for leaf in tree.leaves if is_torch(leaf.value)]
-    leaves = tuple(
-        type(leaf)(leaf.name, _live_array(leaf.value)) if is_torch(leaf.value) else leaf
-        for leaf in tree.leaves
-    )
-    return (Tree(leaves, tree.template) if tensors else tree), tensors
+    tensors = {k: leaf for k, leaf in enumerate(tree.leaves) if is_torch(leaf.value)}
+    arrays = {k: _live_array(leaf.value) for k, leaf in tensors.items()}
+    return tree.with_values(arrays), list(tensors.values())
 
 
 def frozen(leaves: Sequence[Leaf]) -> set[str]:

@@ -244,7 +244,7 @@ class Batches:
         return found, taken
 
     def _kept_copies(self, which: int, count: int) -> tuple[Any, Any]:
-        """Give copies as `_copies` does, those of the last batch where they serve.
+        """Give copies as `copied` does, those of the last batch where they serve.
 
         Only one number of each copy is changed and put back, so that large weights
         are not written anew for every batch.

@@ -42,7 +42,7 @@ class Plan:
     """How one input is to be perturbed."""
 
     batched: bool
-    entries: int = 0  # together, in products and without copies: see torch_entries
+    entries: int = 0  # together, without copies of the input: see `displaced_entries`
     with_buffers: bool = False  # a module writes to its buffers: batch them as well
     slower: int = 0  # rows of a trial in which batches were right, but took longer
     single: float = math.inf  # seconds of one evaluation by itself, where known
