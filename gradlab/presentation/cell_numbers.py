@@ -61,12 +61,12 @@ def _value_words(values: NDArray[np.float64], decimals: int) -> list[str]:
     return told
 
 
-def _error_words(errors: NDArray[np.float64], decimals: int = 2) -> list[str]:
+def _error_words(errors: NDArray[np.float64], decimals: int) -> list[str]:
     """Write errors: above a hundredth as decimals, below as a power of ten.
 
     Examples
     --------
-    >>> _error_words(np.array([0.333, 4e-9, 0.0, np.nan]))
+    >>> _error_words(np.array([0.333, 4e-9, 0.0, np.nan]), 2)
     ['0.33', '4e−9', '0', 'NaN']
     """
     told = []

@@ -173,7 +173,7 @@ def _parts(result: Report | Sweep | LayerAudit) -> tuple[Packed, str, bytes | No
     else:
         packed, text = pack_report(result), report_text(result)
         if any(comparison.analytic.size for comparison in result.comparisons):
-            figure = plot_report(result, None, None).figure_
+            figure = plot_report(result).figure_
     return packed, text, None if figure is None else png(figure, _SHARPNESS)
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colorbar import Colorbar
     from matplotlib.image import AxesImage
+    from matplotlib.legend import Legend
     from numpy.typing import NDArray
 
     from gradlab.comparison.comparison import Comparison
@@ -124,6 +125,8 @@ class JacobianDisplay(Display):
         Colour bars, "values" and "error".
     rings_
         Rings around small failing spots, or None.
+    legend_
+        Names of the categories that occur, or None.
 
     Examples
     --------
@@ -139,6 +142,7 @@ class JacobianDisplay(Display):
     categories_: dict[str, AxesImage]
     colorbars_: dict[str, Colorbar]
     rings_: Line2D | None
+    legend_: Legend | None
 
     def __init__(self, comparison: Comparison, name: str | None = None) -> None:
         self.comparison = comparison
@@ -188,7 +192,7 @@ class JacobianDisplay(Display):
             Itself.
         """
         self.images_, self.categories_, self.colorbars_ = {}, {}, {}
-        self.rings_ = None
+        self.rings_, self.legend_ = None, None
         colour = ANY_PAPER[self.comparison.verdict]
         if ax is None:
             self.picture_ = picture(self.comparison, self._pixels())

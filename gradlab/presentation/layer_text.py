@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradlab.diagnosis.alike import alike
-from gradlab.labels import few_of, plural
+from gradlab.labels import plural
+from gradlab.presentation.finding_text import findings_lines
 from gradlab.presentation.words import (
-    NAME,
     WIDTH,
     across,
     brief,
     distinct,
     duration,
-    kind_in_words,
     middle,
     one_line,
     tabulate,
@@ -27,7 +25,6 @@ from gradlab.tracebacks import code_place
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gradlab.diagnosis.finding import Finding
     from gradlab.localisation.layers.audited import LayerAudit, LayerRow
 
 __all__ = [
@@ -36,7 +33,6 @@ __all__ = [
     "audit_table",
     "audit_text",
     "cost_of",
-    "finding_lines",
     "headline_of",
     "runs",
     "states_shown",
@@ -63,9 +59,7 @@ _WIDEST = 100  # columns of names: of a run there are two
 _LEAST, _LEAST_TYPE = 28, 12  # as few as still tell one from another
 _NARROW = 16  # of a name, where even types are left out
 _RUN = 3  # shorter runs of unremarkable layers are written out
-_FINDINGS = 6
 _REASONS = 2  # why layers were not checked: in a headline no more than these
-_SEVERITIES = {"error": "✗", "warning": "!", "note": "i"}
 
 
 def _place(row: LayerRow) -> str:
@@ -146,30 +140,6 @@ def _lines(rows: list[list[str]]) -> list[str]:
 
 def _across(rows: list[list[str]]) -> int:
     return max(map(across, _lines(rows)))
-
-
-def finding_lines(
-    finding: Finding, places: Sequence[str], width: int | None = None
-) -> list[str]:
-    """Write a finding out: what it is and where, the evidence, the advice.
-
-    Examples
-    --------
-    >>> finding = gl.Finding("sign", "error", "W1", 1.0, "a = -n.", "Drop the minus.")
-    >>> finding_lines(finding, ["W1", "W2"])
-    ['✗ W1, W2: sign (error)', '    a = -n.', '    -> Drop the minus.']
-    """
-    names = [middle(name, NAME) for name in places if name]
-    place = f"{few_of(names, 4)}: " if names else ""
-    glyph = _SEVERITIES[finding.severity]
-    kind = kind_in_words(finding.kind, finding.evidence)
-    head = f"{place}{kind} ({finding.severity})"
-    lines = wrapped(head, "  ", f"{glyph} ", width=width)
-    if finding.evidence:
-        lines += wrapped(finding.evidence, "    ", width=width)
-    if finding.advice:
-        lines += wrapped("-> " + finding.advice, "    ", width=width)
-    return lines
 
 
 def _unchecked(audit: LayerAudit) -> list[LayerRow]:
@@ -343,13 +313,7 @@ def audit_text(audit: LayerAudit, width: int | None = None) -> str:
     ✓ every layer that was checked is right by itself
     """
     lines = audit_lines(audit, width)
-    groups = alike(audit.findings)
-    for finding in groups[:_FINDINGS]:
-        names = list(map(_called, finding.places))
-        lines += ["", *finding_lines(finding, names, width)]
-    rest = len(groups) - _FINDINGS
-    if rest > 0:
-        lines += ["", f"... {plural(rest, 'more finding')} in audit.findings"]
+    lines += findings_lines(audit.findings, _called, "audit", width)
     counted = plural(audit.evaluations, "evaluation")
     lines += ["", *wrapped(f"{counted}, {cost_of(audit)}", "  ", width=width)]
     return "\n".join(lines)

@@ -350,13 +350,15 @@ class SweepDisplay(Display):
         loud = [name for name in names if verdicts[name] > Verdict.AGREES] or names
         shown = loud[:_INSIDE]
         short = distinct(shown, max(8, int(7 * inches(self.ax_)[0])))
-        lines = [(self.lines_[method, name], name) for name in shown]
         handles = [
             Line2D(
-                [], [], color=line.get_color(), linewidth=2, label=f"{glyph} {words}"
+                [],
+                [],
+                color=self.lines_[method, name].get_color(),
+                linewidth=2,
+                label=f"{verdicts[name].glyph} {words}",
             )
-            for (line, name), words in zip(lines, short, strict=True)
-            for glyph in [verdicts[name].glyph]
+            for name, words in zip(shown, short, strict=True)
         ]
         if rest := names[len(shown) :]:
             glyph = "✓ " * all(verdicts[name] == Verdict.AGREES for name in rest)

@@ -6,6 +6,7 @@ texts are plain strings without a trailing newline.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.alike import alike
 from gradlab.diagnosis.finding import BugKind, asks_nothing
 from gradlab.labels import few_of, plural
+from gradlab.presentation.finding_text import findings_lines
 from gradlab.presentation.headline import (
     called,
     conclusion,
@@ -22,7 +24,7 @@ from gradlab.presentation.headline import (
     gradients_in_words,
     headline,
 )
-from gradlab.presentation.layer_text import audit_table, finding_lines
+from gradlab.presentation.layer_text import audit_table
 from gradlab.presentation.views import (
     by_severity,
     moved_together,
@@ -59,7 +61,6 @@ _NUMBERS = (4, 6, 7)  # columns that stand right
 _BESIDE = 5  # columns that stay beside each other where the terminal is narrow
 _ROWS = 12  # as many as fit beside the rest of the text on a small terminal
 _PASSIVE_ROWS = 4  # of gradients that are wrong only because a layer is
-_FINDINGS = 6
 _ANSI = {"✓": "32", "!": "33", "✗": "31;1"}
 
 
@@ -227,14 +228,8 @@ def _findings(report: Report, width: int | None) -> list[str]:
     passive = contaminated(report)
     told = [f for f in report.findings if not asks_nothing(f)]
     active = [f for f in told if f.where not in passive]
-    groups = alike(active)
-    lines: list[str] = []
-    for finding in groups[:_FINDINGS]:
-        names = [called(report, place) for place in finding.places]
-        lines += ["", *finding_lines(finding, names, width)]
-    rest = len(groups) - _FINDINGS
-    if rest > 0:
-        lines += ["", f"... {plural(rest, 'more finding')} in report.findings"]
+    name = functools.partial(called, report)
+    lines = findings_lines(active, name, "report", width)
     hidden = len(told) - len(active)
     if hidden:
         words = plural(hidden, "finding")

@@ -319,7 +319,7 @@ def _read(comparison: Comparison, out: tuple[int, int]) -> Digest:
         out=out,
         rows=rows,
         columns=columns,
-        worst=(flat // comparison.shape[1], flat % comparison.shape[1]),
+        worst=divmod(flat, comparison.shape[1]),
         relative=_largest_told(comparison, pick, scale),
         scale=scale,
     )

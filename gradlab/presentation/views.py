@@ -59,8 +59,7 @@ def worst_entry(comparison: Comparison) -> tuple[int, int] | None:
     )
     error = np.nan_to_num(comparison.error, nan=np.inf, posinf=np.inf)
     error = np.where(score == score.max(), error, -1.0)
-    flat = int(error.argmax())
-    return flat // comparison.shape[1], flat % comparison.shape[1]
+    return divmod(int(error.argmax()), comparison.shape[1])
 
 
 def worst_relative(comparison: Comparison) -> float:

@@ -136,7 +136,7 @@ class TestJacobianDisplay:
 
     def test_no_legend_without_categories(self, tutorial):
         """Nothing special, no legend."""
-        assert not hasattr(plot_report(tutorial, "W1"), "legend_")
+        assert plot_report(tutorial, "W1").legend_ is None
 
     def test_one_wrong_entry_among_a_million(self, compare):
         """It is drawn, in the right place, with a ring around it."""

@@ -61,7 +61,6 @@ class EpsilonSweep(LiveView):
     """
 
     settable = ("h", "method", "dtype", "picked")
-    can_recompute = traitlets.Bool(default_value=False).tag(sync=True)
     dtype = traitlets.Unicode("float64").tag(sync=True)
 
     def __init__(
@@ -134,9 +133,10 @@ class EpsilonSweep(LiveView):
         name = str(message["method"])
         if name == "adaptive":
             self._adaptive[self.dtype] = [
-                check_again(self._report, block.variable.name, name, coverage=coverage)
+                check_again(
+                    self._report, block.variable.name, name, coverage=_coverage(block)
+                )
                 for block in self.sweep.blocks
-                for coverage in [_coverage(block)]
             ]
         else:
             methods = (*self.sweep.methods, name)

@@ -63,7 +63,6 @@ class JacobianExplorer(LiveView):
     metric = traitlets.Enum(("rel", "abs"), "rel").tag(sync=True)
     selected = traitlets.List(traitlets.Int()).tag(sync=True)
     block = traitlets.Dict().tag(sync=True)
-    can_recompute = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(self, report: Report, **values: Any) -> None:
         shows(self, report, "comparisons", "a gradlab.Report: gl.check(...)", values)

@@ -79,6 +79,7 @@ class LiveView(anywidget.AnyWidget):
     picked = traitlets.Unicode("").tag(sync=True)
     method = traitlets.Unicode("").tag(sync=True)
     h = traitlets.Float(0.0).tag(sync=True)
+    can_recompute = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(self, **values: Any) -> None:
         super().__init__(**values)

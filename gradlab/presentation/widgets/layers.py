@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import traitlets
-
 from gradlab.presentation.layer_text import audit_text
 from gradlab.presentation.packing_results import layers_state, pack_inner
 from gradlab.presentation.widgets.host import LiveView, shows
@@ -47,7 +45,6 @@ class LayerBlame(LiveView):
     """
 
     settable = ("picked",)
-    can_recompute = traitlets.Bool(default_value=False).tag(sync=True)
 
     def __init__(self, audit: LayerAudit, **values: Any) -> None:
         shows(self, audit, "rows", "the audit of a model: gl.blame(...)", values)
