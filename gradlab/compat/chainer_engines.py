@@ -65,11 +65,7 @@ def plain(value: Any) -> Any:
     InputError
         If the numbers are complex, which Chainer knows nothing of.
     """
-    if value is None:
-        return None
-    inner = (
-        getattr(value, "array", value) if not isinstance(value, np.ndarray) else value
-    )
+    inner = value if isinstance(value, np.ndarray) else getattr(value, "array", value)
     if inner is None:
         return None
     if not isinstance(inner, np.ndarray):
@@ -103,7 +99,7 @@ def engine_for(
                 f"{type(value).__name__}; those of a module are "
                 "tuple(module.parameters())"
             )
-        plain(value.detach() if is_torch(value) else value)
+        plain(value)
     if vjp is not None:
         return NumpyEngine(func, vjp, params)
     if any(is_torch(value) for value in (*xs, *params)):
@@ -193,7 +189,7 @@ class TorchEngine:
         """Evaluate, see `Engine`."""
         with self._given(params):
             leaves = self._leaves(xs)
-            return [plain(_still(y)) for y in as_tuple(self._func(*leaves))]
+            return [plain(y) for y in as_tuple(self._func(*leaves))]
 
     def gradients(
         self,
@@ -225,7 +221,7 @@ class TorchEngine:
                         allow_unused=True,
                     )
                 )
-            arrays = [plain(_still(g)) for g in found]
+            arrays = [plain(g) for g in found]
         gxs: list[Any] = [None] * len(xs)
         for k, gradient in zip(used, arrays, strict=False):
             gxs[k] = gradient
@@ -252,10 +248,6 @@ class TorchEngine:
             leaf = torch.tensor(x, device=device)
             leaves.append(leaf.requires_grad_(leaf.is_floating_point()))
         return leaves
-
-
-def _still(value: Any) -> Any:
-    return value.detach() if is_torch(value) else value
 
 
 @contextlib.contextmanager

@@ -6,7 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal
 
 from gradlab.compat.torch_fast import fast
-from gradlab.compat.torch_machinery import check_inputs, machinery, selector
+from gradlab.compat.torch_machinery import (
+    check_inputs,
+    is_tensor,
+    machinery,
+    selector,
+)
 from gradlab.compat.torch_pairs import Pair, Rule
 from gradlab.compat.torch_slow import slow
 
@@ -69,6 +74,12 @@ class Point:
     inputs: tuple[Any, ...]
     kept: tuple[int, ...]  # numbers of the outputs that are differentiated
     count: int  # of all outputs
+
+    @property
+    def wanted(self) -> list[int]:
+        """Numbers of the inputs that require grad."""
+        every = enumerate(self.inputs)
+        return [k for k, value in every if is_tensor(value) and value.requires_grad]
 
 
 def run(func: Callable[..., Any], inputs: Any, asked: Asked, seen: list[Point]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.checks import check
 from gradlab.comparison.comparison import Comparison
 from gradlab.comparison.verdict import Verdict
-from gradlab.compat.torch_machinery import as_tuple, is_tensor, machinery
+from gradlab.compat.torch_machinery import as_tuple, machinery
 from gradlab.compat.torch_pairs import Mismatch, Pair, Rule
 from gradlab.compat.torch_troubles import trouble
 from gradlab.diagnosis.finding import BugKind, Finding
@@ -109,11 +109,7 @@ def story(
 def _names(point: Point, told: Told) -> list[str]:
     """Names of the inputs that require grad."""
     every = told.arguments(len(point.inputs))
-    return [
-        name
-        for name, value in zip(every, point.inputs, strict=True)
-        if is_tensor(value) and value.requires_grad
-    ]
+    return [every[k] for k in point.wanted]
 
 
 # ------------------------------------------------------------------ Jacobians
@@ -158,8 +154,7 @@ def _output(pair: Pair, point: Point, told: Told) -> Variable:
 
 
 def _input(pair: Pair, point: Point, told: Told) -> Variable:
-    tensors = [x for x in point.inputs if is_tensor(x) and x.requires_grad]
-    value = tensors[pair.input]
+    value = point.inputs[point.wanted[pair.input]]
     name, dtype = _names(point, told)[pair.input], dtype_name(value.dtype)
     if pair.forward and dtype.startswith("complex"):
         name += ".imag" if pair.part == "imaginary" else ".real"
@@ -284,7 +279,7 @@ def _message(
     output, input_ = _output(pair, point, told), _input(pair, point, told)
     head = (
         f"{told.func}: the Jacobians of output {point.kept[pair.output]} "
-        f"({output.name}) with respect to input {_position(pair, point)} "
+        f"({output.name}) with respect to input {point.wanted[pair.input]} "
         f"({input_.name}) disagree"
     )
     lines = [head + (f" ({cause.note})" if cause.note else "")]
@@ -293,7 +288,7 @@ def _message(
         shown = [c for c in comparisons if c.verdict == Verdict.DISAGREES][:1]
     for comparison in shown:
         lines += _worst(comparison, rule)
-    finding = next((f for f in report.findings), None)
+    finding = next(iter(report.findings), None)
     if finding is not None:
         place = f" in {few_of(finding.places, 4)}" if finding.places else ""
         lines += [f"  likely cause  {finding.kind}{place}: {finding.evidence}"]
@@ -302,12 +297,6 @@ def _message(
     if cause.pairs and pair.analytic.numel() <= _MOST_PRINTED:
         lines += [f"numerical:{pair.numeric}", f"analytical:{pair.analytic}"]
     return "\n".join(lines)
-
-
-def _position(pair: Pair, point: Point) -> int:
-    """Place of an input among all arguments."""
-    places = [k for k, x in enumerate(point.inputs) if is_tensor(x) and x.requires_grad]
-    return places[pair.input]
 
 
 def _worst(comparison: Comparison, rule: Rule) -> list[str]:
