@@ -102,7 +102,6 @@ def _capsule(student: Any, seed: int) -> str:
 
 # -------------------------------------------------------------------------- lesson 6
 _LETTERS = "ABCDE"
-_BEHIND = ("kink", "leak", "outside", "noise", "new mask")
 
 
 def suspect(letter: str, seed: int = 0) -> tuple[Any, Any, Any]:
@@ -132,7 +131,7 @@ def suspect(letter: str, seed: int = 0) -> tuple[Any, Any, Any]:
     >>> x.shape
     (4,)
     """
-    return _DEALS[dealt(_BEHIND, letter, [seed, 7])]()
+    return _DEALS[dealt(tuple(_DEALS), letter, [seed, 7])]()
 
 
 def _rectifier(below: float, claimed_at: float) -> tuple[Any, Any, Any]:

@@ -118,20 +118,18 @@ def _softsign(slope: Any) -> Any:
     return Activation()
 
 
-def _network(linears: list[Any], activations: list[Any]) -> Any:
+def _network(linears: list[Any], activations: list[Any], seed: int) -> Any:
+    """Build a network of these classes of 4 x 4 layers, and these activations.
+
+    Its parameters are drawn without touching anybody's random state.
+    """
     torch: Any = sys.modules["torch"]
     model = torch.nn.Sequential()
-    for i, (linear, activation) in enumerate(
-        zip(linears, activations, strict=True), start=1
-    ):
-        model.add_module(f"fc{i}", linear)
+    pairs = zip(linears, activations, strict=True)
+    for i, (linear, activation) in enumerate(pairs, start=1):
+        model.add_module(f"fc{i}", torch.nn.utils.skip_init(linear, 4, 4))
         model.add_module(f"act{i}", activation)
-    return model.double()
-
-
-def _reproducible(model: Any, seed: int) -> Any:
-    """Fill the parameters without touching anybody's random state."""
-    torch: Any = sys.modules["torch"]
+    model.double()
     rng = np.random.default_rng([seed, 9])
     with torch.no_grad():
         for parameter in model.parameters():
@@ -177,8 +175,7 @@ def mystery_network(seed: int = 0) -> tuple[Any, Any]:
         )
         for i in range(1, 6)
     ]
-    linears = [torch.nn.utils.skip_init(torch.nn.Linear, 4, 4) for _ in range(5)]
-    model = _reproducible(_network(linears, activations), seed)
+    model = _network([torch.nn.Linear] * 5, activations, seed)
     rng = np.random.default_rng([seed, 11])
     return model, torch.tensor(rng.normal(size=(6, 4)))
 
@@ -188,18 +185,15 @@ _PARAMETERS = tuple(f"fc{i}.{part}" for i in range(1, 6) for part in ("weight", 
 
 def _only_weight() -> Iterable[str]:
     """Check a network whose fc4 doubles the gradient of its weight."""
-    torch: Any = sys.modules["torch"]
-    wrong = _slipping_linear(of_input=1.0)
-    kinds = [wrong if i == 4 else torch.nn.Linear for i in range(1, 6)]
-    return _disagreeing(kinds)
+    return _disagreeing(4, of_input=1.0)
 
 
-def _disagreeing(kinds: list[Any]) -> set[str]:
+def _disagreeing(guilty: int, *, of_input: float) -> set[str]:
+    """Name the gradients that disagree where one of five linear layers slips."""
     torch: Any = sys.modules["torch"]
-    linears = [torch.nn.utils.skip_init(kind, 4, 4) for kind in kinds]
-    model = _reproducible(
-        _network(linears, [torch.nn.Tanh() for _ in range(len(kinds))]), 0
-    )
+    kinds = [torch.nn.Linear] * 5
+    kinds[guilty - 1] = _slipping_linear(of_input=of_input)
+    model = _network(kinds, [torch.nn.Tanh() for _ in kinds], 0)
     x = torch.tensor(np.random.default_rng(0).normal(size=(5, 4)))
     report = check(model, x, loss=lambda out: (out**2).mean(), diagnose=False)
     table = report.table
@@ -208,14 +202,9 @@ def _disagreeing(kinds: list[Any]) -> set[str]:
 
 def _read() -> str:
     """Find the layer that explains the pattern of exercise 8.2, by trying each."""
-    torch: Any = sys.modules["torch"]
     seen = {"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias", "fc3.weight"}
-    wrong = _slipping_linear(of_input=2.0)
-    for guilty in range(1, 6):
-        kinds = [wrong if i == guilty else torch.nn.Linear for i in range(1, 6)]
-        if _disagreeing(kinds) == seen:
-            return f"fc{guilty}"
-    return ""
+    found = (k for k in range(1, 6) if _disagreeing(k, of_input=2.0) == seen)
+    return f"fc{next(found)}"
 
 
 EXERCISES = {

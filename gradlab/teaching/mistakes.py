@@ -161,9 +161,8 @@ def _missing_term(node: Any, _: tuple[str, ...]) -> Iterator[ast.AST]:
 
 
 def _sign_of_term(node: Any, _: tuple[str, ...]) -> Iterator[ast.AST]:
-    if _operator(node, ast.Sub, ast.Add):
-        yield _with(node, op=ast.Add() if isinstance(node.op, ast.Sub) else ast.Sub())
-    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Sub | ast.Add):
+    term = isinstance(node, ast.BinOp | ast.AugAssign)
+    if term and isinstance(node.op, ast.Sub | ast.Add):
         yield _with(node, op=ast.Add() if isinstance(node.op, ast.Sub) else ast.Sub())
 
 
@@ -184,10 +183,9 @@ def _skipped_line(node: Any, _: tuple[str, ...]) -> Iterator[ast.AST]:
 
 
 def _other_variable(node: Any, names: tuple[str, ...]) -> Iterator[ast.AST]:
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        for name in names:
-            if name != node.id and node.id in names:
-                yield _with(node, id=name)
+    read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    if read and node.id in names:
+        yield from (_with(node, id=name) for name in names if name != node.id)
 
 
 def _swapped_results(node: Any, _: tuple[str, ...]) -> Iterator[ast.AST]:

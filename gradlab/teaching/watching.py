@@ -20,23 +20,20 @@ __all__ = ["watched"]
 _Result = TypeVar("_Result")
 
 _TRANSFORMS = frozenset(
-    [
-        "grad",
-        "value_and_grad",
-        "grad_and_value",
-        "vjp",
-        "jvp",
-        "jacrev",
-        "jacfwd",
-        "hessian",
-        "linearize",
-    ]
+    (
+        *("grad", "value_and_grad", "grad_and_value", "vjp", "jvp"),
+        *("jacrev", "jacfwd", "hessian", "linearize"),
+    )
 )
 # Module (and all below it) -> names of its functions that differentiate.
 _MACHINES: dict[str, frozenset[str]] = {
     "torch._tensor": frozenset({"backward"}),
-    "torch.autograd": frozenset({"backward", "grad", "gradcheck", "jacobian", "vjp"})
-    | frozenset({"jvp", "hessian", "vhp", "hvp", "make_dual"}),
+    "torch.autograd": frozenset(
+        (
+            *("backward", "grad", "gradcheck", "jacobian", "hessian"),
+            *("vjp", "jvp", "vhp", "hvp", "make_dual"),
+        )
+    ),
     "torch._functorch": _TRANSFORMS,
     "jax": _TRANSFORMS,
     "autograd": _TRANSFORMS | {"jacobian", "elementwise_grad", "make_vjp", "make_jvp"},
