@@ -1,4 +1,4 @@
-"""Lines of the user's code: their names, and tracebacks that lead there."""
+"""What the user's code raises, and in which of its lines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from types import TracebackType
 
-__all__ = ["code_place", "stopped_at", "without_ours"]
+__all__ = ["code_place", "in_one_line", "stopped_at", "without_ours"]
 
 # Where code lives that is not the user's.
 _OTHERS = (os.path.dirname(__file__), os.path.dirname(os.__file__), "<frozen")  # noqa: PTH120
@@ -59,6 +59,18 @@ def stopped_at(error: BaseException) -> str:
             place = f" ({code_place(file, trace.tb_lineno)})"
         trace = trace.tb_next
     return place
+
+
+def in_one_line(error: BaseException, most: int = 300) -> str:
+    r"""Say what was raised: its kind, and as many characters of its words.
+
+    Examples
+    --------
+    >>> in_one_line(ValueError("no such\naxis"))
+    'ValueError: no such axis'
+    """
+    words = " ".join(str(error).split())
+    return f"{type(error).__name__}: {words:.{most}}"
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:

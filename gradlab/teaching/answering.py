@@ -16,6 +16,7 @@ import numpy as np
 
 from gradlab.errors import InputError
 from gradlab.teaching.time_limit import call_within
+from gradlab.tracebacks import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,7 +35,6 @@ __all__ = [
 Status = Literal["open", "right", "wrong"]
 
 _SECONDS = 20.0  # for a student's code; the longest exercise takes about two
-_LONGEST = 200  # characters of somebody's exception that are repeated
 _GLYPHS = {"open": "○", "right": "✓", "wrong": "✗"}
 
 
@@ -119,8 +119,7 @@ def complaint(error: BaseException) -> str:
     >>> complaint(ZeroDivisionError("division by zero"))
     'it raised ZeroDivisionError: division by zero'
     """
-    text = " ".join(str(error).split())[:_LONGEST]
-    return f"it raised {type(error).__name__}: {text}"
+    return f"it raised {in_one_line(error, 200)}"
 
 
 def dealt(kinds: Sequence[str], letter: str, stream: Sequence[int]) -> str:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.errors import InputError
 from gradlab.teaching.grading import LOOKS, Grade, Mark, hidden_seeds, mark, nothing
 from gradlab.teaching.time_limit import call_within
+from gradlab.tracebacks import in_one_line
 
 if TYPE_CHECKING:
     from gradlab.teaching.level import Level
@@ -235,8 +236,7 @@ def _judged(job: _Job) -> Grade:
     except (_MissingError, TimeoutError) as error:
         reason = str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - any student's code
-        text = " ".join(str(error).split())
-        reason = f"does not run: {type(error).__name__}: {text}"
+        reason = f"does not run: {in_one_line(error)}"
     else:
         return mark(level, student, **job.options)
     return nothing(level, reason, seed=job.options["seed"])

@@ -17,6 +17,7 @@ from gradlab.checks import check
 from gradlab.comparison.verdict import Verdict
 from gradlab.labels import plural
 from gradlab.teaching.time_limit import call_within
+from gradlab.tracebacks import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,7 +30,6 @@ __all__ = ["Row", "judge", "real_numbers"]
 # Of differences at entries of order one, by bytes of the number that was returned:
 # far above error bars and round-off, far below what a wrong formula makes.
 _RTOL = {2: 1e-2, 4: 1e-4, 8: 1e-6}
-_LONGEST = 300  # characters of somebody's exception that are repeated
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -124,11 +124,10 @@ def _raised(error: Exception) -> str:
     """Say what was raised, and in which line of the student's code."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if f.filename.startswith("<") or "ipykernel" in f.filename]
-    text = " ".join(str(error).split())[:_LONGEST]
     where = f", in line {own[-1].lineno}" if own else ""
     if own and own[-1].line:
         where += f": {own[-1].line}"
-    return f"raised {type(error).__name__}: {text}{where}"
+    return f"raised {in_one_line(error)}{where}"
 
 
 def real_numbers(value: Any) -> np.ndarray[Any, Any] | None:

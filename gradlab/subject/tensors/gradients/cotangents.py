@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gradlab.errors import GradlabError
 from gradlab.subject.own_seeds import own_seed
 from gradlab.subject.tensors.graph import graph_nodes, name_of
+from gradlab.tracebacks import in_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -172,8 +173,7 @@ class _Trials:
         try:
             came = self._backward(sent)
         except Exception as error:  # noqa: BLE001 - the finding itself
-            text = " ".join(str(error).split())
-            return Trial(way, output, "", f"{type(error).__name__}: {text:.200}", True)
+            return Trial(way, output, "", in_one_line(error, 200), True)
         cells = self._subject.cells
         # what cancels to nothing, as of a normalised sum, has the rounding of its terms
         pairs = zip(cells, expected, came, self._sizes, self._floors, strict=True)

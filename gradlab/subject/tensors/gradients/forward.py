@@ -12,7 +12,7 @@ from gradlab.subject.subject import output_rows
 from gradlab.subject.tensors.batching.levels import unannounced
 from gradlab.subject.tensors.gradients.cotangents import SLACK
 from gradlab.subject.tensors.outputs import stack_of_rows, to_row
-from gradlab.tracebacks import stopped_at
+from gradlab.tracebacks import in_one_line, stopped_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -187,9 +187,7 @@ class ForwardMode(AnalyticDefaults):
             except Exception as error:  # noqa: BLE001 - anything a user's jvp raises
                 rows = output_rows(self._subject.outputs)
                 block = np.full((rows, variable.coordinates), np.nan)
-                text = " ".join(str(error).split())
-                told = f"{type(error).__name__}: {text:.300}{stopped_at(error)}"
-                detail = f"jvp raised {told}"
+                detail = f"jvp raised {in_one_line(error)}{stopped_at(error)}"
                 problems.append(Problem("raised", variable.name, detail))
             blocks.append(block)
         return blocks, problems
