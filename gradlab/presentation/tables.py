@@ -110,7 +110,7 @@ def blocks_table(report: Report) -> pd.DataFrame:
     return rows_table(rows, _BLOCKS)
 
 
-def entries_table(comparison: Comparison, k: int = 5) -> pd.DataFrame:
+def entries_table(comparison: Comparison, k: int) -> pd.DataFrame:
     """Tabulate the worst entries of one block; see `gradlab.Comparison.worst`.
 
     Examples

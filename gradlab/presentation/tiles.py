@@ -58,7 +58,7 @@ def _edges(length: int, tiles: int) -> NDArray[np.intp]:
 def worst_of_tiles(
     key: Callable[[slice, slice], NDArray[np.floating[Any]]],
     shape: tuple[int, int],
-    out: tuple[int, int] = (512, 512),
+    out: tuple[int, int],
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Find the worst entry of every tile, reading the matrix in bands.
 
@@ -70,7 +70,7 @@ def worst_of_tiles(
     shape
         Rows and columns of the whole matrix.
     out
-        Tiles at most, down and across; default 512, a screenful.
+        Tiles at most, down and across.
 
     Returns
     -------

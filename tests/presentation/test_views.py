@@ -187,7 +187,7 @@ class TestDigest:
             return badness(analytic[r, c], numeric[r, c], verdicts[r, c], 0.0)
 
         tracemalloc.start()
-        rows, columns = worst_of_tiles(key, shape)
+        rows, columns = worst_of_tiles(key, shape, (512, 512))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         hit = np.argwhere(analytic[rows, columns] != 1)

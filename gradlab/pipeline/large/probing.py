@@ -57,7 +57,7 @@ def compare_by_probes(
     meter: Meter,
     conditions: Conditions,
     left_out: Collection[int],
-    spoiled: Callable[[], frozenset[str]] = frozenset,
+    spoiled: Callable[[], frozenset[str]],
 ) -> tuple[Seen, list[Finding]]:
     """Judge every input by random directions, and look closer at what is accused.
 

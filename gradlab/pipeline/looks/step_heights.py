@@ -66,7 +66,7 @@ def height_of_steps(
     place: tuple[int, int],
     over: tuple[float, float],
     meter: Meter,
-    shares: tuple[float, ...] = (1.0,),
+    shares: tuple[float, ...],
 ) -> float | None:
     """Height of the jumps of f on both sides of the point, None if it is no rounding.
 

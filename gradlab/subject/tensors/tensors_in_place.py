@@ -171,7 +171,7 @@ def meets_halves(fn: Callable[[], Any]) -> bool:
 
 
 def gradients_in_place(
-    fn: Callable[[], Any], leaves: Sequence[Leaf], every: Sequence[Leaf] = ()
+    fn: Callable[[], Any], leaves: Sequence[Leaf], every: Sequence[Leaf]
 ) -> dict[str, Any]:
     """Differentiate a loss with respect to tensors it reads by itself.
 

@@ -128,9 +128,13 @@ def test_errors_become_sentences(report, asked):
     assert planes == {}
 
 
-def test_unknown_messages_are_ignored(report):
-    """A message of another kind (or version) is no error."""
-    report.explore()._on_message(None, {"type": "from the future", "id": 1}, [])
+def test_unknown_messages_are_ignored(report, monkeypatch):
+    """A message of another kind (or version) is no error, and gets no answer."""
+    explorer, sent = report.explore(), []
+    monkeypatch.setattr(explorer, "send", lambda *answer: sent.append(answer))
+    explorer._on_message(None, {"type": "from the future", "id": 1}, [])
+
+    assert sent == []
 
 
 def test_page_asks_for_a_tile(rng, asked):

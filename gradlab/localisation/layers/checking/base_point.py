@@ -19,7 +19,7 @@ __all__ = ["unfit_to_compare"]
 
 
 def unfit_to_compare(
-    piece: Piece, product: Product, *, known: bool = False
+    piece: Piece, product: Product, *, known: bool
 ) -> CallOutcome | None:
     """Say why a piece cannot be compared with differences of itself; None if it can.
 

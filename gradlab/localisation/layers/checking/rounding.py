@@ -30,7 +30,7 @@ __all__ = [
 
 
 @contextlib.contextmanager
-def shortening_watched(*, own: bool = True) -> Iterator[list[str]]:
+def shortening_watched(*, own: bool) -> Iterator[list[str]]:
     """Collect the functions of torch that leave fewer digits than float64 has.
 
     By a cast, or because numbers left torch and came back in float32. Of code that is
