@@ -208,7 +208,7 @@ class Report:
         >>> [name for name in report if not report[name]]
         ['x']
         """
-        return iter(list(map(self.block_name, self.comparisons)))
+        return map(self.block_name, self.comparisons)
 
     @property
     def table(self) -> pd.DataFrame:

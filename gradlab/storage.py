@@ -162,10 +162,9 @@ def _comparison(
     parts: dict[str, Any] = {name: arrays[prefix + name] for name in _MATRICES}
     parts |= {name: arrays.get(prefix + name) for name in _OPTIONAL}
     parts |= {name: block[name] for name in _WORDS}
-    counted = block.get("tally")
-    if counted is not None:
+    if block["tally"] is not None:
         tiles = {name: arrays[f"{prefix}tally.{name}"] for name in _TILES}
-        parts["tally"] = Tally(**_frozen(counted), **tiles)
+        parts["tally"] = Tally(**_frozen(block["tally"]), **tiles)
     for side in ("output", "input"):
         record, support = block[side], arrays.get(f"{prefix}{side}.support")
         shape = tuple(record["shape"])
@@ -180,17 +179,17 @@ def _tally_to_json(tally: Tally | None) -> dict[str, Any] | None:
 
 
 def _findings(records: list[dict[str, Any]]) -> tuple[Finding, ...]:
-    """Make findings again; those of older files have rivals, and one place each."""
     return tuple(
         Finding(
-            **{
-                **{name: value for name, value in f.items() if name != "rival"},
-                "kind": BugKind(f["kind"]),
-                "doubts": tuple(map(BugKind, f.get("doubts", ()))),
-                "also": tuple(f.get("also", ())),
-            }
+            **_frozen(
+                {
+                    **record,
+                    "kind": BugKind(record["kind"]),
+                    "doubts": [BugKind(kind) for kind in record["doubts"]],
+                }
+            )
         )
-        for f in records
+        for record in records
     )
 
 
