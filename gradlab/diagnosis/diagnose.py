@@ -20,6 +20,7 @@ from gradlab.diagnosis.causes import Causes
 from gradlab.diagnosis.finding import BugKind, Finding, rank
 from gradlab.diagnosis.measuring.measures import Case, Clue, cases_of
 from gradlab.diagnosis.measuring.places import place_words
+from gradlab.diagnosis.measuring.responses import Response
 from gradlab.differentiation.metering.meter import BudgetExhausted
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def diagnose(evidence: Evidence, spoiled: Collection[str] = ()) -> tuple[Finding
         unit = units.unit_of(evidence)
         counted = units.in_units(evidence, unit)
         cases = cases_of(counted)
-        response = upstream.respond(counted)
+        response = Response(counted)
         findings += upstream.hidden_upstream(counted, response)
         causes = Causes()
         for case in reversed(cases):  # errors travel from the output to the input

@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.comparison.verdict import Verdict
 from gradlab.diagnosis.finding import BugKind, Finding, Severity
 from gradlab.diagnosis.measuring.measures import Case, Clue, sides_of
-from gradlab.diagnosis.measuring.responses import ALWAYS, TWICE, UNMOVED, Response
+from gradlab.diagnosis.measuring.responses import ALWAYS, TWICE, UNMOVED
 from gradlab.differentiation.metering.meter import BudgetExhausted
 from gradlab.subject.subject import DOUBLE, is_torch_subject
 
@@ -19,16 +19,12 @@ if TYPE_CHECKING:
 
     from gradlab.comparison.comparison import Comparison
     from gradlab.diagnosis.evidence import Evidence
+    from gradlab.diagnosis.measuring.responses import Response
 
-__all__ = ["hidden_upstream", "ignored", "respond"]
+__all__ = ["hidden_upstream", "ignored"]
 
 _LITTLE = 1e-6  # of an incoming gradient: what no bound on gradients cuts off
 _DEBRIS = 10.0  # error bars: entries within so many say nothing of a whole gradient
-
-
-def respond(evidence: Evidence) -> Response:
-    """Feed the cotangents once; every input's answer is kept."""
-    return Response(evidence)
 
 
 def ignored(case: Case, response: Response) -> list[Clue]:

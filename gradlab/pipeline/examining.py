@@ -14,8 +14,9 @@ from gradlab.diagnosis.diagnose import diagnose, unexplained
 from gradlab.diagnosis.evidence import Evidence
 from gradlab.diagnosis.finding import BugKind, rank, spared
 from gradlab.diagnosis.left_open import left_open
+from gradlab.diagnosis.measuring.responses import Response
 from gradlab.diagnosis.returned import returned
-from gradlab.diagnosis.upstream import hidden_upstream, respond
+from gradlab.diagnosis.upstream import hidden_upstream
 from gradlab.differentiation.evaluation import base_row
 from gradlab.differentiation.metering.meter import BudgetExhausted, why_stopped
 from gradlab.differentiation.origin import Origin
@@ -232,7 +233,7 @@ def _findings(seen: Seen, call: Call) -> tuple[tuple[Finding, ...], tuple[str, .
         if call.explain:
             spoiled = layers.spoiled() if layers is not None and wrong else ()
             return diagnose(evidence, spoiled), missing
-        hidden = [] if wrong else hidden_upstream(evidence, respond(evidence))
+        hidden = [] if wrong else hidden_upstream(evidence, Response(evidence))
     except (BudgetExhausted, KeyboardInterrupt) as stop:
         hidden = []
         missing = (f"{why_stopped(stop)}: the cause was not looked for",)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gradlab.building import Sides, build_subject
-from gradlab.diagnosis.upstream import respond
+from gradlab.diagnosis.measuring.responses import Response
 from gradlab.differentiation.metering.meter import Meter
 
 SIZE = 100_001  # beyond what is asked five times as a matter of course
@@ -33,7 +33,7 @@ def asked(backward):
         meter=Meter(),
         parts=(part,),
     )
-    return respond(evidence), seen
+    return Response(evidence), seen
 
 
 def spread(cotangents, x):
