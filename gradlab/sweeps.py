@@ -298,8 +298,9 @@ class Sweep:
         variable = dataclasses.replace(
             block.variable, name=wanted, shape=(), support=None, dtype="float64"
         )
-        column_ = np.zeros(1, np.intp)
-        single = dataclasses.replace(single, variable=variable, columns=column_)
+        single = dataclasses.replace(
+            single, variable=variable, columns=np.zeros(1, np.intp)
+        )
         part = np.s_[:, row : row + 1, column : column + 1]
         pick = {(m, wanted): (m, n) for m, n in self.matrices if n == name}
         matrices = {new: self.matrices[old][part] for new, old in pick.items()}

@@ -69,8 +69,8 @@ def in_one_line(error: BaseException, most: int = 300) -> str:
     >>> in_one_line(ValueError("no such\naxis"))
     'ValueError: no such axis'
     """
-    words = " ".join(str(error).split())
-    return f"{type(error).__name__}: {words:.{most}}"
+    kind, words = type(error).__name__, " ".join(str(error).split())
+    return f"{kind}: {words:.{most}}" if words else kind
 
 
 def without_ours(trace: TracebackType | None) -> TracebackType | None:
