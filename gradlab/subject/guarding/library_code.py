@@ -35,18 +35,10 @@ _CLOSED = frozenset(
 # An object that holds one of these is a service (a client, a writer), not a layer.
 _MACHINERY = frozenset(
     {
-        *(
-            "_thread",
-            "threading",
-            "queue",
-            "_queue",
-            "socket",
-            "_socket",
-            "ssl",
-            "_ssl",
-        ),
-        *("asyncio", "_asyncio", "selectors", "select", "concurrent", "subprocess"),
-        *("multiprocessing", "logging", "io", "_io", "sqlite3", "http", "contextvars"),
+        *("_thread", "threading", "queue", "_queue", "socket", "_socket", "ssl"),
+        *("_ssl", "asyncio", "_asyncio", "selectors", "select", "concurrent"),
+        *("subprocess", "multiprocessing", "logging", "io", "_io", "sqlite3"),
+        *("http", "contextvars"),
     }
 )
 # Holders of user data that happen to be defined in closed packages.

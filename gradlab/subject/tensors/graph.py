@@ -1,9 +1,8 @@
-"""The graph that autograd records: a walk over it.
+"""The graph that autograd records: a walk over it, and inputs that it connects.
 
-Tensors that were computed from each other before they became inputs. ``y = 2 * x; f(x,
-y)`` has two inputs that move together. gradlab differentiates with respect to each
-alone, on private copies, which is right as mathematics and surprising to somebody who
-expects the total derivative: so it is told.
+``y = 2 * x; f(x, y)`` has two inputs that move together. gradlab differentiates with
+respect to each alone, on private copies, which is right as mathematics and surprising
+to somebody who expects the total derivative: so it is told.
 """
 
 from __future__ import annotations

@@ -136,16 +136,14 @@ def rounds(fn: Callable[[], Any], params: Any) -> bool:
     tensors = _tensors(params)
     if not tensors or len(tensors) < len(leaves_of(params, "")):
         return False
-    import torch
-
     from gradlab.subject.tensors.in_double.narrowing import narrowing_watched
 
     try:
-        with narrowing_watched(float(torch.finfo(torch.float32).eps)) as narrowed:
+        with narrowing_watched(SINGLE) as narrowed:
             result = fn()
     except Exception:  # noqa: BLE001 - what it raises is told where it is checked
         return False
-    if not isinstance(result, torch.Tensor) or not (narrowed or short(params)):
+    if not is_torch(result) or not (narrowed or short(params)):
         return False
     # those of a state_dict() share their memory with what it reads, and no graph
     nodes = graph_nodes([result.grad_fn])

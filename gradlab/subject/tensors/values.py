@@ -244,9 +244,7 @@ class Cell:
     aliased: bool = False
     parked: bool = False  # values are the source itself for now: see `park`
     astray: bool = False  # values are not those of the point, and nobody wants them
-    parameter: bool = (
-        False  # the user's is an nn.Parameter: so is what stands in for it
-    )
+    parameter: bool = False  # the user's is one, and so is what stands in for it
     # displaces it while parked; None where only a private copy can be displaced
     lending: Lending | None = None
 

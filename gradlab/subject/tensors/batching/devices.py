@@ -1,4 +1,4 @@
-"""How much of a device a batch may take."""
+"""What a batch may take of a device's memory, and how numbers leave it."""
 
 from __future__ import annotations
 
