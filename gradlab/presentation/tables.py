@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = [
     "blocks_table",
     "entries_table",
+    "fields_table",
     "layers_table",
     "located_table",
-    "rows_table",
     "sweep_table",
     "taylor_table",
 ]
@@ -47,16 +48,29 @@ _LAYERS = [
 ]
 
 
-def rows_table(
-    rows: Iterable[Mapping[str, Any]], columns: Sequence[str]
-) -> pd.DataFrame:
-    """Make a table of rows; the columns are there even if there is no row.
+def fields_table(records: Iterable[object], columns: Sequence[str]) -> pd.DataFrame:
+    """Make a table of attributes of some objects; enumerations by their words.
+
+    The columns are there even if there is no row.
 
     Examples
     --------
-    >>> rows_table([], ["a", "b"]).shape
+    >>> fields_table([], ["a", "b"]).shape
     (0, 2)
     """
+    rows = ({name: _told(getattr(each, name)) for name in columns} for each in records)
+    return _rows_table(rows, columns)
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, Verdict):
+        return value.name
+    return str(value) if isinstance(value, enum.Enum) else value
+
+
+def _rows_table(
+    rows: Iterable[Mapping[str, Any]], columns: Sequence[str]
+) -> pd.DataFrame:
     return pd.DataFrame(list(rows), columns=list(columns))
 
 
@@ -107,7 +121,7 @@ def blocks_table(report: Report) -> pd.DataFrame:
     [['x', 'DISAGREES', (0,)]]
     """
     rows = [_block_row(comparison) for comparison in by_severity(report.comparisons)]
-    return rows_table(rows, _BLOCKS)
+    return _rows_table(rows, _BLOCKS)
 
 
 def entries_table(comparison: Comparison, k: int) -> pd.DataFrame:
@@ -136,7 +150,7 @@ def entries_table(comparison: Comparison, k: int) -> pd.DataFrame:
                 "verdict": Verdict(int(comparison.verdicts[place])).name,
             }
         )
-    return rows_table(rows, _ENTRIES)
+    return _rows_table(rows, _ENTRIES)
 
 
 def layers_table(audit: LayerAudit) -> pd.DataFrame:
@@ -148,11 +162,7 @@ def layers_table(audit: LayerAudit) -> pd.DataFrame:
     >>> layers_table(SimpleNamespace(rows=())).columns[0]
     'name'
     """
-    rows = [
-        {name: getattr(row, name) for name in _LAYERS} | {"state": str(row.state)}
-        for row in audit.rows
-    ]
-    return rows_table(rows, _LAYERS)
+    return fields_table(audit.rows, _LAYERS)
 
 
 def sweep_table(sweep: Sweep) -> pd.DataFrame:
@@ -192,8 +202,7 @@ def located_table(located: Located) -> pd.DataFrame:
     (0, 5)
     """
     columns = _LOCATED if located.rows == 1 else _WHERE + _LOCATED
-    rows = ({name: getattr(e, name) for name in columns} for e in located.entries)
-    return rows_table(rows, columns)
+    return fields_table(located.entries, columns)
 
 
 def taylor_table(test: TaylorTest) -> pd.DataFrame:
@@ -217,4 +226,4 @@ def taylor_table(test: TaylorTest) -> pd.DataFrame:
         for order, residuals in test.residuals.items()
         for i, step in enumerate(test.steps)
     ]
-    return rows_table(rows, ["order", "step", "residual", "rate", "floor"])
+    return _rows_table(rows, ["order", "step", "residual", "rate", "floor"])

@@ -108,15 +108,10 @@ class AccumulationCheck(PropertyResult):
     @property
     def table(self) -> pd.DataFrame:
         """One row per gradient: ``name, expected, found, error, verdict``."""
-        from gradlab.presentation.tables import rows_table
+        from gradlab.presentation.tables import fields_table
 
         columns = ["name", "expected", "found", "error", "verdict"]
-        rows = [
-            {name: getattr(row, name) for name in columns[:-1]}
-            | {"verdict": row.verdict.name}
-            for row in self.rows
-        ]
-        return rows_table(rows, columns)
+        return fields_table(self.rows, columns)
 
 
 @spelt

@@ -122,16 +122,11 @@ class ModesCheck(PropertyResult):
     @property
     def table(self) -> pd.DataFrame:
         """One row per block: both numbers, by differences, allowed, which is wrong."""
-        from gradlab.presentation.tables import rows_table
+        from gradlab.presentation.tables import fields_table
 
         columns = ["output", "input", "forward", "reverse", "numeric", "allowed"]
         columns += ["verdict", "wrong"]
-        rows = [
-            {name: getattr(row, name) for name in columns}
-            | {"verdict": row.verdict.name}
-            for row in self.rows
-        ]
-        return rows_table(rows, columns)
+        return fields_table(self.rows, columns)
 
 
 def _told(row: ModeRow) -> str:

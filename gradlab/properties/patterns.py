@@ -142,11 +142,10 @@ class SparsityCheck(PropertyResult):
     @property
     def table(self) -> pd.DataFrame:
         """One row per uncovered entry, largest first."""
-        from gradlab.presentation.tables import rows_table
+        from gradlab.presentation.tables import fields_table
 
         columns = [field.name for field in dataclasses.fields(Entry)]
-        rows = [{name: getattr(e, name) for name in columns} for e in self.uncovered]
-        return rows_table(rows, columns)
+        return fields_table(self.uncovered, columns)
 
     def __repr__(self) -> str:
         from gradlab.presentation.property_text import property_text
