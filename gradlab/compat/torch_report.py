@@ -216,7 +216,7 @@ def _unexplained(comparison: Comparison) -> Finding:
         "error",
         comparison.input.name,
         0.1,
-        f"{int((comparison.verdicts > 0).sum())} of {comparison.verdicts.size} entries "
+        f"{comparison.counts[Verdict.DISAGREES]} of {comparison.verdicts.size} entries "
         f"disagree, the worst at {comparison.label(row, column)}.",
         f"Look at the error matrix: error.report.plot({comparison.input.name!r}).",
     )
@@ -303,7 +303,7 @@ def _worst(comparison: Comparison, rule: Rule) -> list[str]:
     row, column = comparison.ranking(1)[0]
     analytic = comparison.analytic[row, column]
     numeric = comparison.numeric[row, column]
-    wrong = int((comparison.verdicts == Verdict.DISAGREES).sum())
+    wrong = comparison.counts[Verdict.DISAGREES]
     name = f"{comparison.output.label(row)} / "
     label = comparison.label(row, column)
     label = label if label.startswith(name) else name + label

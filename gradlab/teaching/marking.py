@@ -196,7 +196,7 @@ def _gradient(level: Level, trial: Trial, shown: str, found: Mapping[str, Any]) 
 
 def _difference(comparison: Comparison) -> str:
     """Say how many entries are wrong, and show the worst."""
-    wrong = int(np.count_nonzero(comparison.verdicts == Verdict.DISAGREES))
+    wrong = comparison.counts[Verdict.DISAGREES]
     if not wrong:
         return "cannot be told from its differences here"
     row, column = comparison.ranking(1)[0]
