@@ -1144,7 +1144,8 @@ export function mountJacobian(element, host) {
     const beyond = tolerance === null ? (tally[2] === 1 ? "disagrees" : "disagree") : of === 1 ? "is beyond the tolerance" : "beyond the tolerance";
     if (tally[2]) told.push(of === 1 ? `the only ${thing} ${beyond}` : `${count(tally[2])} of ${count(of)} ${unit} ${beyond}`);
     if (tally[1]) told.push(`${count(tally[1])} undecided` + (tally[2] ? "" : `, ${count(tally[0])} agree`));
-    if (!tally[2] && !tally[1]) told.push(of ? (of === 1 ? `the only ${thing} agrees` : `${of === 2 ? "both" : `all ${count(of)}`} ${unit} agree`) : m.verdict ? "not decided" : "no entries");
+    const blind = m.verdict && (tolerance === null || !of); // whatever was looked at says nothing
+    if (!tally[2] && !tally[1]) told.push(blind ? "not decided" : of ? (of === 1 ? `the only ${thing} agrees` : `${of === 2 ? "both" : `all ${count(of)}`} ${unit} agree`) : "no entries");
     const others = report.together?.[m.input.name]; // they have one number
     if (others) told.push(`moved together with ${others === 1 ? "another input" : `${others} others`}`);
     status.className = `status ${CLASSES[kind]}`;
