@@ -68,8 +68,10 @@ def equal_units(case: Case) -> list[Clue]:
     where = f"the layer of {names[layer.weight].name} and {names[layer.bias].name}"
     if len(units) < signal.shape[1]:
         where = f"the gate of units {units[0]} to {units[-1]} in {where}"
-    # of one unit any mistake is a factor at each t, one in the loss behind it too
-    trust = 0.93 if len(units) > 1 or _same_of_weight(evidence, layer, rows) else 0.5
+    # of one unit any mistake is a factor at each t, one in the loss behind it too; and
+    # where the weight is right, a bias that lacks samples looks like another slope
+    sure = len(units) > 1 or _same_of_weight(evidence, layer, rows)
+    trust = 0.93 if sure and not alone else 0.5
     clues = read_levels(where, rows, trust, loops=layer.recurrent is not None)
     if alone or max((clue.confidence for clue in clues), default=0.0) >= trust:
         return clues

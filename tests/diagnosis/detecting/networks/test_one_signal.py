@@ -195,3 +195,21 @@ def test_the_right_gate_has_no_finding(rng):
     forward, arrays, backward = gated(rng)
 
     assert not gl.check(forward, *arrays, backward=backward).findings
+
+
+def test_a_bias_of_one_sample_is_no_wrong_slope(rng):
+    """With all units at one pre-activation it is one factor too, at each another."""
+    x, y = rng.normal(size=(4, 3)), np.array([1.0, -1.0, -1.0, 1.0])
+
+    def loss_and_grads(W, b):
+        h = np.tanh(x @ W + b)
+        error = h[:, 0] * h[:, 1] + 0.5 * h[:, 0] - y
+        signal = np.stack([h[:, 1] + 0.5, h[:, 0]], 1) * (1 - h**2)
+        signal *= 2 * error[:, None]
+        return (error**2).sum(), (x.T @ signal, signal[-1])
+
+    W, b = rng.normal(size=(3, 2)), rng.normal(size=2)
+    (found,) = gl.check(loss_and_grads, W, b).findings
+
+    assert found.where == "b"
+    assert "activation is wrong" not in found.evidence
