@@ -27,6 +27,7 @@ from gradlab.pipeline.first_pass import Wanted, first_passes
 from gradlab.pipeline.looks.all_together import move_together
 from gradlab.pipeline.looks.far_steps import distrust_far_steps
 from gradlab.pipeline.looks.idle import settle_still
+from gradlab.pipeline.looks.rounded_bars import widen_bars
 from gradlab.pipeline.looks.steadiness import set_unsteady_aside
 from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.plan import KEPT, Check, Plan
@@ -233,6 +234,11 @@ def _conclude(check: Check, outcome: Outcome) -> None:
     for block in outcome.blocks:
         if block.untold is not None and not block.settled:
             block.leave_open(block.untold & ~block.wrong)
+    if not outcome.stopped and outcome.unsteady is None:
+        try:
+            widen_bars(check, [block for block in outcome.blocks if not block.settled])
+        except KeyboardInterrupt as stop:
+            outcome.cut_short(stop)
 
 
 def _look_carefully(check: Check, outcome: Outcome) -> None:

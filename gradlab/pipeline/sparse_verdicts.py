@@ -22,6 +22,7 @@ from gradlab.comparison.rule import Tops, tops_of, zeros_told
 from gradlab.comparison.tiling import bands
 from gradlab.differentiation.method import Auto
 from gradlab.late import is_made, unmade
+from gradlab.pipeline.looks.rounded_bars import widen_bars
 from gradlab.pipeline.looks.second_steps import few_enough, take_second_steps
 from gradlab.pipeline.outcome import Known, Outcome
 from gradlab.pipeline.suspects import accept, is_beyond_doubt, suspicious
@@ -81,6 +82,7 @@ def settled_at_once(check: Check, outcome: Outcome) -> bool:
         pairs = zip(doubts, looked, blocks, strict=True)
         if not all(_stepped(check.reference, *each, check.meter) for each in pairs):
             return False
+    widen_bars(check, blocks, looked)
     for small, block in zip(looked, blocks, strict=True):
         if small is not block:
             _hand_tolerances_on(subject, small, block, plan)

@@ -10,7 +10,7 @@ from gradlab.differentiation.evaluation import displaced_sets, line_rows
 from gradlab.differentiation.noise.noise import difference_noise
 from gradlab.differentiation.sizes.magnitudes import is_short
 from gradlab.differentiation.sizes.scales import scales_of
-from gradlab.subject.subject import DOUBLE
+from gradlab.subject.subject import DOUBLE, block_slices
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 __all__ = [
     "HALF_SPACING",
     "LAST_DIGITS",
+    "LINE_COST",
     "NOISE_COST",
     "ROUGH",
     "SPACING",
     "coarse_noise",
     "hidden_rounding",
     "inherited_at_most",
+    "line_noise",
     "may_be_rough",
     "noise_level",
     "rounding_inside",
@@ -53,6 +55,7 @@ LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
 HALF_SPACING = 3e-3  # the same where half precision is hidden, which has 1e-3
 _NOISE_POINTS, _LINES = 6, 3
+LINE_COST = _NOISE_POINTS
 NOISE_COST = _LINES * 2 * _NOISE_POINTS  # evaluations
 _BESIDE = 1e-3  # relative: another point, where f is of about the same size
 
@@ -183,14 +186,38 @@ def may_be_rough(subject: Subject, meter: Meter, seed: int) -> bool:
     Along one line, at the distances of `noise_level`: whether any output stands still
     there, or shows more than its rounding.
     """
+    values, levels = _along_one_line(subject, meter, seed)
+    with np.errstate(all="ignore"):
+        size = np.abs(values).max(axis=0)
+        levels = levels / size
+        still = (values == values[0]).all(axis=0) & (size > 0)
+        return bool((still | (levels > ROUGH * subject.epsilon)).any())
+
+
+def line_noise(subject: Subject, meter: Meter, seed: int) -> NDArray[np.float64]:
+    """Measure the noise of every output by six evaluations along one line, (rows,).
+
+    0 where there is none, or it cannot be told. Where one line is silent by luck, an
+    entry has the noise that half of those of its output have.
+    """
+    noise = np.nan_to_num(_along_one_line(subject, meter, seed)[1], posinf=0.0)
+    for rows in block_slices(subject.outputs):
+        own = noise[rows]
+        if own.any():
+            noise[rows] = np.where(own > 0, own, np.median(own[own > 0]))
+    return noise
+
+
+def _along_one_line(
+    subject: Subject, meter: Meter, seed: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Evaluate at the distances of `noise_level`: values, and the noise they show."""
     line = _random_line(_own_sizes(subject), np.random.default_rng([seed, 13]))
     steps = SPACING * np.arange(1, _NOISE_POINTS + 1)
     values = line_rows(subject, line, steps.tolist(), meter)
     with np.errstate(all="ignore"):
-        size = np.abs(values).max(axis=0)
-        levels = difference_noise(values / size)
-        still = (values == values[0]).all(axis=0) & (size > 0)
-        return bool((still | (levels > ROUGH * subject.epsilon)).any())
+        size = np.abs(values).max(axis=0)  # first: squares of 1e200 overflow
+        return values, difference_noise(values / size) * size
 
 
 def hidden_rounding(
