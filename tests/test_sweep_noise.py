@@ -95,3 +95,27 @@ def test_an_entry_is_read_by_the_rounding_of_its_own_output():
     )
 
     assert "noise" in sweep.entry("x", 1, row=1).reading["x[1]"]
+
+
+def test_a_gradient_of_rounding_alone_is_a_zero(rng):
+    """A shift of all scores does nothing to a softmax; its sum is not exactly 0."""
+    weights = rng.normal(size=5)
+
+    def softmax(x):
+        e = np.exp(x - x.max())
+        return e / e.sum()
+
+    def slopes(x, shift):
+        p = softmax(x + shift)
+        d = p * (weights - weights @ p)
+        return d, d.sum(keepdims=True)
+
+    inputs = rng.normal(size=5), np.array([0.3])
+    sweep = gl.sweep(
+        lambda x, shift: softmax(x + shift) @ weights, *inputs, grad=slopes
+    )
+
+    assert 0 < abs(slopes(*inputs)[1][0]) < 1e-15
+    assert sweep.verdicts["shift"] == gl.Verdict.AGREES
+    assert sweep.reading["shift"].startswith("correct: zero on both sides but for")
+    assert sweep.reading["x"].startswith("V: correct")

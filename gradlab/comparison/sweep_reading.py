@@ -74,7 +74,7 @@ def read_sweep(
         return _undecided(block, steps, curves)
     if block.excuse:
         return f"correct, though no step shows it: {block.excuse.rstrip('.')}"
-    if sentence := _passing_kink(block):
+    if sentence := _passing_kink(block) or _resting(block):
         return sentence
     return read_right_curve(block, steps, curves, curve)
 
@@ -90,6 +90,17 @@ def _passing_kink(block: Swept) -> str:
             f"between and passes as a sub-gradient"
         )
     return ""
+
+
+def _resting(block: Swept) -> str:
+    """Say of a gradient that is rounding alone that it is zero; "" of any other."""
+    if not block.rest:
+        return ""
+    hidden = SAFETY * float(np.max(block.reference_error, initial=0.0))
+    return (
+        f"correct: zero on both sides but for rounding, below {hidden:.0e} in the "
+        f"numeric and {short(block.rest)} in the analytic one"
+    )
 
 
 def _slopes(block: Swept, place: tuple[int, int]) -> tuple[float, float]:

@@ -84,6 +84,9 @@ class Swept:
         By how much f differs between evaluations at the same point; 0 if it does not.
     missing
         Why there is no gradient of it to compare; "" if there is one.
+    rest
+        Largest entry of a gradient that is nothing but rounding of its own, as that of
+        a bias in front of a normalisation: a zero. 0 of any other.
     """
 
     variable: Variable
@@ -104,6 +107,7 @@ class Swept:
     together: str = ""
     unsteady: float = 0.0
     missing: str = ""
+    rest: float = 0.0
 
     @property
     def verdict(self) -> Verdict:
@@ -125,7 +129,7 @@ class Swept:
         """Whether any slope stands out of its bar, or there is none to stand out."""
         with np.errstate(invalid="ignore"):
             seen = np.abs(self.reference) > SAFETY * self.reference_error
-        return bool(seen.any() or not np.any(self.analytic))
+        return bool(seen.any() or self.rest or not np.any(self.analytic))
 
     @functools.cached_property
     def told(self) -> NDArray[np.bool_]:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gradlab.comparison.swept import Swept
+from gradlab.comparison.verdict import Verdict
+from gradlab.differentiation.noise.analytic_noise import (
+    MOST_ROWS,
+    SCATTER,
+    analytic_noise,
+)
 from gradlab.differentiation.noise.noise import rounding_of
 from gradlab.pipeline.outcome import Judged
 from gradlab.pipeline.taking_back import behind_solvers, joint_kinks, take_back
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from gradlab.differentiation.metering.meter import Meter
@@ -47,7 +56,12 @@ def swept_blocks(
     together = {f.where: f.evidence for f in kinks if f.severity == "error"}
     missing = {problem.where: problem.detail for problem in outcome.problems}
     unsteady = 0.0 if outcome.unsteady is None else _largest(outcome.unsteady)
-    return tuple(
+    shown = [  # an input of which nothing was looked at is left out; an empty one not
+        found
+        for found in outcome.blocks
+        if found.positions.size or not subject.inputs[found.which].coordinates
+    ]
+    blocks = [
         Swept(
             variable=subject.inputs[found.which],
             columns=found.positions,
@@ -70,10 +84,31 @@ def swept_blocks(
             if np.isfinite(found.analytic).any()
             else missing.get(subject.inputs[found.which].name, ""),
         )
-        for found in outcome.blocks
-        # an input of which nothing was looked at is left out; an empty one is not
-        if found.positions.size or not subject.inputs[found.which].coordinates
-    )
+        for found in shown
+    ]
+    return tuple(_with_rests(subject, shown, blocks, seed))
+
+
+def _with_rests(
+    subject: Subject, shown: list[Block], blocks: list[Swept], seed: int
+) -> Iterator[Swept]:
+    """Tell gradients that no step shows, and that are rounding alone, from others.
+
+    One of ten saturated layers is as small, and stands still where its inputs are moved
+    by less than a rounding.
+    """
+    noise = None
+    for found, block in zip(shown, blocks, strict=True):
+        size = np.abs(block.analytic)
+        asked = block.verdict == Verdict.UNDECIDED and not block.resolved
+        if not asked or (block.verdicts > 0).any() or len(size) > MOST_ROWS:
+            yield block
+            continue
+        if noise is None:
+            noise = analytic_noise(subject, np.eye(len(size)), seed=seed)
+        moves = SCATTER * noise[found.which][:, found.positions]
+        rest = float(size.max()) if (size <= moves).all() else 0.0
+        yield dataclasses.replace(block, rest=rest)
 
 
 def _rounding(origin: Origin, found: Block) -> NDArray[np.float64]:
