@@ -92,7 +92,6 @@ def story(
         A `Mismatch`, or torch's GradcheckError from another sub-check.
     """
     began = time.perf_counter()
-    names = _names(point, told)
     if not isinstance(cause, Mismatch):
         text = "".join(str(part) for part in cause.args)
         finding = trouble(text)
@@ -100,7 +99,7 @@ def story(
         lines = [f"{told.func}: {finding.kind}. {finding.evidence}", finding.advice]
         return "\n".join([*lines, text]), report
     comparisons = tuple(_compared(p, point, told, asked.rule) for p in cause.pairs)
-    findings, remarks, found = _second_look(func, point, names, comparisons)
+    findings, remarks, found = _second_look(func, point, told, comparisons)
     comparisons = comparisons or found
     report = _report(told, comparisons, findings, asked, began, remarks)
     return _message(cause, comparisons, report, point, told, asked.rule), report
@@ -166,7 +165,7 @@ def _input(pair: Pair, point: Point, told: Told) -> Variable:
 def _second_look(
     func: Callable[..., Any],
     point: Point,
-    names: list[str],
+    told: Told,
     comparisons: tuple[Comparison, ...],
 ) -> tuple[tuple[Finding, ...], tuple[str, ...], tuple[Comparison, ...]]:
     """Ask `gradlab.check` whether it is the gradient or the difference, and why.
@@ -180,6 +179,8 @@ def _second_look(
         chosen = tuple(as_tuple(result)[k] for k in point.kept)
         return chosen[0] if point.count == 1 else chosen
 
+    tensors_only.__name__ = told.func  # where a finding says whose code is wrong
+    names = _names(point, told)
     wrong = [c for c in comparisons if c.verdict == Verdict.DISAGREES]
     # fast mode has computed none where there are too many entries for more than probes
     how: dict[str, Any] = (
@@ -194,8 +195,8 @@ def _second_look(
     if known or not wrong:
         added = () if known else (_unknown(),)
         return (*added, *second.findings), (), second.comparisons
-    told = (*(_step(c, second) for c in wrong), *second.findings)
-    return told, (), second.comparisons
+    found = (*(_step(c, second) for c in wrong), *second.findings)
+    return found, (), second.comparisons
 
 
 def _unknown() -> Finding:

@@ -96,6 +96,17 @@ def test_message_names_place_values_and_cause_then_the_familiar_line(failure):
     assert "Jacobian mismatch for output 0 with respect to input 0," in lines
 
 
+def test_the_code_that_is_wrong_is_the_users():
+    """A Function at work in a function of one's own, which the message names."""
+    twice = with_backward(lambda x: x**2, lambda x, g: g * x)
+
+    def energy(x):
+        return twice(x).sum() + x.sum()
+
+    with pytest.raises(GradcheckError, match="in `energy` is wrong"):
+        gradcheck(energy, random(5))
+
+
 def test_report_holds_the_same_jacobians(failure):
     """Analytic and numeric as torch would have printed them, and the verdicts."""
     x = random(5).detach()
