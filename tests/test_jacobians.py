@@ -179,3 +179,16 @@ def test_a_jacobian_shows_its_numbers(rng):
     assert len(repr(product).splitlines()) < 30
     assert repr(number).endswith("\n3")
     assert "\n" not in repr(empty)
+
+
+def test_numpy_takes_a_jacobian_for_its_value():
+    """It raised a TypeError about operands; writing to a copy leaves it alone."""
+    x = np.array([0.3, 1.2])
+    found, truth = gl.numeric_jacobian(np.sin, x), np.diag(np.cos(x))
+    mine = np.array(found)
+    mine[0, 0] = 9.0
+
+    assert np.allclose(found, truth)
+    assert abs(found - truth).max() < 1e-12
+    assert np.asarray(found, dtype=np.float32).dtype == np.float32
+    assert found.value[0, 0] < 1

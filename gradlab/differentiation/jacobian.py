@@ -40,6 +40,11 @@ class Jacobian:
     Jacobian(shape=(2, 2), method='complex-step', evaluations=23), bars up to 7e-15
     [[2. 0.]
      [0. 2.]]
+
+    NumPy takes it for its value:
+
+    >>> np.allclose(gl.numeric_jacobian(np.sin, np.ones(2)), np.diag(np.cos([1, 1])))
+    True
     """
 
     value: NDArray[Any]
@@ -47,6 +52,11 @@ class Jacobian:
     step: NDArray[np.float64]
     evaluations: int
     method: str
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NDArray[Any]:
+        """Hand `value` to NumPy, which would take the object for a number otherwise."""
+        value = np.asarray(self.value, dtype=dtype)
+        return value.copy() if copy else value
 
     def __repr__(self) -> str:
         head = (
