@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["as_of_another_input", "growing", "multiplier", "of_another_input"]
 
+_HELD = 2  # entries at least at a bound, of twice as many that move
 _DRIFT = 1e-3  # relative: a gradient that is another one than it was
 
 
@@ -166,20 +167,42 @@ def growing(case: Case) -> list[Clue]:
             np.linalg.norm(first[which][case.part.positions] - case.analytic[0])
         )
         by = again / max(float(np.linalg.norm(case.analytic)), 1e-300)
-        return [_unsteady(case, by)] if again > _DRIFT * known else []
+        if again <= _DRIFT * known:
+            return []
+        return _clipped(case, first[which], second[which]) or [_unsteady(case, by)]
     steps = float(grown @ n) / size**2 if size else 0.0
     if np.linalg.norm(grown - steps * n) > 1e-4 * apart:
         by = apart / max(float(np.linalg.norm(first[which])), 1e-300)
-        return [_unsteady(case, by)]
-    return [
-        Clue(
-            BugKind.ACCUMULATED_GRAD,
-            0.99,
-            f"Asked twice at the same point, the gradient of {case.name} grows by "
-            f"{steps:.4g} x numeric: it is added to what earlier calls left.",
-            f"Set the gradient of {case.name} to zero at the start of every backward.",
-        )
-    ]
+        return _clipped(case, first[which], second[which]) or [_unsteady(case, by)]
+    return [_added_to(case, f"{steps:.4g} x numeric")]
+
+
+def _added_to(case: Case, by: str, then: str = "") -> Clue:
+    return Clue(
+        BugKind.ACCUMULATED_GRAD,
+        0.99,
+        f"Asked twice at the same point, the gradient of {case.name} grows by {by}: it "
+        f"is added to what earlier calls left{then}.",
+        f"Set the gradient of {case.name} to zero at the start of every backward.",
+    )
+
+
+def _clipped(
+    case: Case, first: NDArray[np.float64], second: NDArray[np.float64]
+) -> list[Clue]:
+    """Recognise one that grows until it is clipped: entries at the bound stay there."""
+    n = case.numeric[0]
+    bound = float(np.abs(second).max(initial=0.0))
+    held = np.abs(second) > bound * (1 - 1e-9)
+    moving, sums = n != 0, first + n
+    if np.count_nonzero(held) < _HELD or np.count_nonzero(moving) < 2 * _HELD:
+        return []
+    free = ~held & moving
+    off = np.linalg.norm((sums - second)[free])
+    beyond = sums[held] * np.sign(second[held]) >= bound * (1 - 1e-6)
+    if off > 1e-4 * np.linalg.norm(n[free]) or not beyond.all():
+        return []
+    return [_added_to(case, f"1 x numeric up to {bound:.4g}", ", and clipped there")]
 
 
 def _unsteady(case: Case, by: float) -> Clue:

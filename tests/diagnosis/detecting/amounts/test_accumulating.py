@@ -325,3 +325,35 @@ def test_a_sum_that_is_broken_where_all_rows_are_written_once_leaves_that_open()
     finding = gl.check(lambda t: (forward(t) ** 2).sum(), x, grad=grad).findings[0]
 
     assert "lost_accumulation" in (finding.kind, *finding.doubts)
+
+
+def kept_buffer(rng, step, bound):
+    """A loss whose gradient stays in an array of its own, changed and clipped there."""
+    x, y = rng.normal(size=(8, 6)), rng.normal(size=8)
+    kept = np.zeros(6)
+
+    def loss_and_grad(w):
+        error = x @ w - y
+        kept[:] = step(kept, x.T @ error)
+        np.clip(kept, -bound, bound, out=kept)
+        return 0.5 * (error**2).sum(), kept
+
+    return loss_and_grad
+
+
+@pytest.mark.parametrize("bound", [5.0, 50.0])
+def test_what_adds_up_until_it_is_clipped_is_never_zeroed(rng, bound):
+    """As in character RNNs; it differs from call to call until all stand at a bound."""
+    f = kept_buffer(rng, np.add, bound)
+    report = gl.check(f, rng.normal(size=6))
+
+    assert report.diagnosis == "accumulated_grad"
+    assert f"up to {bound:.4g}: " in report.findings[0].evidence
+
+
+def test_what_is_drawn_anew_and_clipped_is_not(rng):
+    """Noise on a gradient, some entries at the bound."""
+    draws = np.random.default_rng(3)
+    f = kept_buffer(rng, lambda _, g: g + draws.normal(size=6), 5.0)
+
+    assert gl.check(f, rng.normal(size=6)).diagnosis != "accumulated_grad"
