@@ -25,6 +25,7 @@ __all__ = ["Order", "orders_of"]
 
 _WIDE = 65_536  # numbers in a block of axes, beyond which no other order is tried
 _LONG = 256  # slices, beyond which nobody looks for the order of single ones
+_LISTED = 12  # numbers of an order in one line
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -172,7 +173,13 @@ def _along(
     if np.ptp(found) == 0:
         yield f"held at index {found[0]}: the index does not move", found, True
     else:
-        yield f"in the order {found.tolist()[:12]}", found, True
+        yield f"in the order {_listed(found)}", found, True
+
+
+def _listed(order: NDArray[np.intp]) -> str:
+    """Write an order down, the beginning of a long one."""
+    told = str(order.tolist()[:_LISTED])
+    return told if len(order) <= _LISTED else f"{told[:-1]}, ...]"
 
 
 def _assignment(n: Matrix, a: Matrix) -> NDArray[np.intp] | None:

@@ -300,3 +300,17 @@ def test_a_penalty_left_out_of_a_layer_with_a_dead_unit(rng):
     report = gl.check(loss_and_grads, params)
 
     assert report.diagnosis == "regularization"
+
+
+def test_logarithms_two_of_which_are_not_zero_are_no_penalty():
+    """Two sizes of an error are what any two penalties add; here exp is left out."""
+    theta = np.log([1.0, 1.0, 2.0, 1.0, 1.0, 0.1])
+    of = np.array([1.0, -2.0, 0.7, 1.5, 0.3, -1.1])
+
+    def slipped(theta):
+        return of * np.cos(np.exp(theta))
+
+    def f(theta):
+        return of @ np.sin(np.exp(theta))
+
+    assert gl.check(f, theta, grad=slipped).diagnosis != "regularization"

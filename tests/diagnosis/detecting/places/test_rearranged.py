@@ -168,3 +168,15 @@ def test_an_assignment_may_look_like_numbers_at_wrong_places():
     kinds = {str(finding.kind)} | {str(doubt) for doubt in finding.doubts}
     assert "lost_accumulation" in kinds
     assert "+= belongs" in finding.advice or finding.kind == "lost_accumulation"
+
+
+def test_a_long_order_is_told_to_go_on(rng):
+    """Twelve of twenty-four indices, and that there are more."""
+    order, weights = rng.permutation(24), rng.normal(size=24)
+    (found,) = gl.check(
+        lambda x: weights @ x**2,
+        rng.normal(size=24),
+        grad=lambda x: (2 * weights * x)[order],
+    ).findings
+
+    assert f"in the order {order.tolist()[:12]}"[:-1] + ", ...]" in found.evidence
