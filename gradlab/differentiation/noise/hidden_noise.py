@@ -55,7 +55,7 @@ LAST_DIGITS = 1e-15  # absolute: what 1 + small cannot resolve
 SPACING = 3e-7  # of the points noise is read from, relative; single precision has 1e-7
 HALF_SPACING = 3e-3  # the same where half precision is hidden, which has 1e-3
 _NOISE_POINTS, _LINES = 6, 3
-LINE_COST = _NOISE_POINTS
+LINE_COST = _LINES * _NOISE_POINTS
 NOISE_COST = _LINES * 2 * _NOISE_POINTS  # evaluations
 _BESIDE = 1e-3  # relative: another point, where f is of about the same size
 
@@ -197,11 +197,21 @@ def may_be_rough(subject: Subject, meter: Meter, seed: int) -> bool:
 def line_noise(subject: Subject, meter: Meter, seed: int) -> NDArray[np.float64]:
     """Measure the noise of every output by six evaluations along one line, (rows,).
 
-    0 where there is none, or it cannot be told. Where one line is silent by luck, an
-    entry has the noise that half of those of its output have.
+    Along another where an output is silent, by luck, up to `LINE_COST` evaluations. 0
+    where there is none, or it cannot be told; an entry that is silent has the noise
+    that half of those of its output have.
     """
-    noise = np.nan_to_num(_along_one_line(subject, meter, seed)[1], posinf=0.0)
-    for rows in block_slices(subject.outputs):
+    blocks = block_slices(subject.outputs)
+    noise = np.zeros(max((rows.stop for rows in blocks), default=0))
+    for line in range(_LINES):
+        values, told = _along_one_line(subject, meter, seed + line)
+        # below its own rounding f stood still, or took steps of one height by luck
+        least = subject.epsilon * np.abs(values).max(axis=0)
+        noise = np.where(told > np.fmax(noise, least), told, noise)
+        noise[~np.isfinite(noise)] = 0.0
+        if all(noise[rows].any() for rows in blocks):
+            break
+    for rows in blocks:
         own = noise[rows]
         if own.any():
             noise[rows] = np.where(own > 0, own, np.median(own[own > 0]))

@@ -36,7 +36,7 @@ def widen_bars(
     """Add to cheap bars what rounding does to f, where entries that agree stray.
 
     No verdict changes: it is the bars of what agrees that are told as they are. It
-    takes `LINE_COST` evaluations, where a budget leaves them.
+    takes six evaluations, or `LINE_COST` where they are silent, if a budget has these.
 
     Parameters
     ----------
