@@ -194,7 +194,8 @@ def check(
             audits = diagnose and looks_like_module(fn)
             layers = None
             if audits:
-                layers = Layers(fn, inputs, loss, meter, tuple(checked), guard.rewind)
+                rewind = guard.random_freeze().restore
+                layers = Layers(fn, inputs, loss, meter, tuple(checked), rewind)
             call = Call(
                 plan, meter, roots, guard=guard, explain=diagnose, layers=layers
             )

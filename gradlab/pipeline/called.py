@@ -168,7 +168,7 @@ def _calls_of(subject: Subject, call: Call) -> Layers | None:
     leaves = subject.with_leaves(range(len(subject.inputs)))[1]
     module = as_module(fn, lambda *tensors: program.call(tensors))
     names = tuple(variable.name for variable in subject.inputs)
-    rewind = None if call.guard is None else call.guard.rewind
+    rewind = None if call.guard is None else call.guard.random_freeze().restore
     return Layers(module, tuple(leaves), subject.loss, call.meter, names, rewind)
 
 

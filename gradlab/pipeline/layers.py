@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from gradlab.differentiation.metering.meter import Meter
     from gradlab.localisation.layers.audited import LayerAudit
+    from gradlab.localisation.layers.recording.state import Attributes
     from gradlab.pipeline.local_reports import LooksAlone
 
 __all__ = ["Layers", "blames_layers_alone"]
@@ -39,7 +40,10 @@ class Layers:
         Of all inputs that are checked, the parameters among them.
     rewind
         Rewinds generators to the draw that the check compares: a dropout may hide a
-        mistake from another one. With what modules remember of evaluations before.
+        mistake from another one.
+    begun
+        What its modules remember as the check begins: caches of evaluations at other
+        points, or of another dtype, are none of the model that is audited.
     audit
         What was found; None before, and where it could not be made.
     refusal
@@ -54,9 +58,15 @@ class Layers:
     meter: Meter
     names: tuple[str, ...]
     rewind: Callable[[], None] | None
+    begun: Attributes = dataclasses.field(init=False)
     audit: LayerAudit | None = None
     refusal: str = ""
     looks: LooksAlone | None = None
+
+    def __post_init__(self) -> None:
+        from gradlab.localisation.layers.recording.state import Attributes
+
+        self.begun = Attributes(self.module)
 
     @property
     def affordable(self) -> bool:
@@ -76,6 +86,7 @@ class Layers:
         if self.audit is None and not self.refusal:
             if self.rewind is not None:
                 self.rewind()
+            self.begun.put_back()
             try:
                 live = LayerLive(self.module, self.inputs, {}, self.loss, 0)
                 self.looks = looks = LooksAlone()

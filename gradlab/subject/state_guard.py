@@ -219,13 +219,6 @@ class StateGuard:
         """Rewind random sources to the state on entry, without a second walk."""
         return RandomFreeze.from_sources(self._random)
 
-    def rewind(self) -> None:
-        """Put random sources and state back to what they are on entry, at once."""
-        hidden = self.hidden_state()
-        hidden.changes()
-        hidden.restore()
-        self.random_freeze().restore()
-
     @property
     def generators(self) -> tuple[SavedRandom, ...]:
         """Random sources of the user's own, beside those that every process has."""

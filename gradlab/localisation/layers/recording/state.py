@@ -19,7 +19,7 @@ import numpy as np
 from gradlab.subject.guarding.random_state import same_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from gradlab.subject.guarding.random_state import SavedRandom
 
@@ -266,11 +266,13 @@ def enter(
         buffers.update(kept)
 
 
-def _put_back(table: dict[str, Any], own: dict[str, Any]) -> None:
-    """Let a module's attributes be its own again, and no others."""
-    for key in [key for key in table if key not in own]:
+def _put_back(
+    table: dict[str, Any], own: dict[str, Any], left: Collection[str] = ()
+) -> None:
+    """Let a module's attributes be its own again, and no others but those `left`."""
+    for key in [key for key in table if key not in own and key not in left]:
         del table[key]
-    table.update(own)
+    table.update((key, value) for key, value in own.items() if key not in left)
 
 
 def _set_attributes(
@@ -302,6 +304,8 @@ class Attributes:
     """
 
     def __init__(self, root: Any, *, tables: bool = False) -> None:
+        # what a module runs is exchanged meanwhile, if it replays a graph: see `audit`
+        self._left = () if tables else ("forward",)
         self._kept: list[tuple[Any, dict[str, Any], list[Any]]] = []
         for module in filter(_is_open, root.modules()):
             own = dict(vars(module))
@@ -325,7 +329,7 @@ class Attributes:
     def put_back(self) -> None:
         """Let modules have them again, and no others."""
         for module, own, contents in self._kept:
-            _put_back(vars(module), own)
+            _put_back(vars(module), own, self._left)
             for value in contents:
                 if isinstance(value, _Contents):
                     value.put_back()
