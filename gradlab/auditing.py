@@ -18,6 +18,7 @@ from gradlab.localisation.layers.audited import LayerAudit, LayerLive
 from gradlab.presentation.widgets.progress import progress_of_calls
 from gradlab.subject.callables import refuse_classes, refuse_criteria
 from gradlab.subject.state_guard import StateGuard
+from gradlab.subject.tensors.calling.programs import refuse_inference_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +54,7 @@ def audited(
     import torch
 
     module, inputs, kwargs, loss = live.module, live.inputs, live.kwargs, live.loss
+    refuse_inference_mode()
     refuse_classes(module)
     if not isinstance(module, torch.nn.Module):
         raise InputTypeError(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+import gradlab as gl
 from gradlab.errors import InputError, InputTypeError, SubjectError
 from gradlab.subject.tensors.subjects import torch_subject
 from gradlab.subject.tensors.values import is_torch, looks_like_module
@@ -164,6 +165,13 @@ def test_inference_mode_is_refused():
     """Autograd does not exist there, so there is nothing to check."""
     with torch.inference_mode(), pytest.raises(InputError, match="outside"):
         torch_subject(torch.sin, (randn(2),))
+
+
+def test_an_audit_refuses_inference_mode_as_well():
+    """It would find a right layer detached."""
+    layer = torch.nn.Linear(3, 2)
+    with torch.inference_mode(), pytest.raises(InputError, match="outside"):
+        gl.blame(layer, torch.ones(4, 3))
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1, 2, 3)])

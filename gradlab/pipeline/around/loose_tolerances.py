@@ -58,7 +58,7 @@ _WITHIN = 1e-2  # of a tolerance, of what moves f most: nobody asked f for so mu
 _ENTRIES = 4  # whose slopes are measured again
 # Of the size of an entry: where nobody else asks, as f may keep its results.
 _STEP = 1.0001e-4
-_LONG = 0.1
+_LONG = 0.1  # the same where a short step meets the jumps of a solver
 
 
 class _Look(NamedTuple):

@@ -31,7 +31,13 @@ if TYPE_CHECKING:
 
     from gradlab.subject.tree import Tree
 
-__all__ = ["FunctionProgram", "ModuleProgram", "Program", "prepare"]
+__all__ = [
+    "FunctionProgram",
+    "ModuleProgram",
+    "Program",
+    "prepare",
+    "refuse_inference_mode",
+]
 
 
 class Program(Protocol):
@@ -272,7 +278,7 @@ def prepare(
     InputError
         If there is no differentiable input, or `wrt` or `names` do not fit.
     """
-    _refuse_inference_mode()
+    refuse_inference_mode()
     tree = flatten(arguments, argument_names(fn, len(arguments)))
     found = [(p, leaf) for p, leaf in enumerate(tree.leaves)]
     tensors = {p: leaf for p, leaf in found if is_differentiable(leaf.value)}
@@ -309,7 +315,18 @@ def prepare(
     return FunctionProgram(fn, filled), cells
 
 
-def _refuse_inference_mode() -> None:
+def refuse_inference_mode() -> None:
+    """Refuse to look for gradients where torch records none, whatever is asked for.
+
+    Raises
+    ------
+    InputError
+        If ``torch.inference_mode()`` is on.
+
+    Examples
+    --------
+    >>> refuse_inference_mode()
+    """
     import torch
 
     if torch.is_inference_mode_enabled():
